@@ -1,6 +1,7 @@
 """`webhook-dispatcher api` on a real database: what it refuses to run with, and when it is ready."""
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +15,13 @@ from tests.servers.database import Database
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 
-API = ("webhook_dispatcher", "api")
 KEY = base64.b64encode(b"k" * 32).decode()
 
 
 @contextmanager
-def started(folder: Path, settings: Mapping[str, str]) -> Iterator[Daemon]:
-    daemon = Daemon.spawn({**ANYWHERE, **settings}, folder / "log", folder, API)
+def started(folder: Path, settings: Mapping[str, str], program: str = "api") -> Iterator[Daemon]:
+    named = ("webhook_dispatcher", program)
+    daemon = Daemon.spawn({**ANYWHERE, **settings}, folder / "log", folder, named)
     try:
         yield daemon
     finally:
@@ -53,6 +54,16 @@ async def test_it_does_not_connect_as_who_may_read_secrets(
         said = daemon.log_file.read_text()
         assert "this database user may read webhook.endpoint.secret" in said
         assert "connect as webhook_api" in said
+
+
+@pytest.mark.parametrize("program", ["api", "console"])
+@pytest.mark.parametrize("user", ["webhook_producer", "webhook_admin"])
+async def test_who_connects_as_somebody_else_is_told_as_whom(
+    database: Database, tmp_path: Path, program: str, user: str
+) -> None:
+    with started(tmp_path, database.settings(user), program) as daemon:
+        assert await daemon.ended() == 2
+        assert re.search(f"connects? as webhook_{program}", daemon.log_file.read_text())
 
 
 async def test_it_needs_a_database(tmp_path: Path) -> None:

@@ -101,6 +101,10 @@ async def test_a_bad_night_is_sent_again_once_while_others_go_on(installation: I
     assert (await installation.do("recover", "m1", states=["delivered"]))["result"]["recovered"] == 9
     for event in delivered:
         await installation.settled(event.id, "delivered", 3)
+    counted = "SELECT max(args ->> 'counted') FROM webhook.control"
+    assert await installation.owner.fetchval(counted) == "9"
+    stranger = await command(installation, "recover", "m3", *period, "--yes")
+    assert (stranger.returncode, "merchant 'm3' is not known here" in stranger.stderr) == (1, True)
     nothing = [*period[:4], "--dry-run", "--state", "failed"]
     assert said(await command(installation, "recover", "m1", *nothing))[0].startswith(
         "none is to be sent again"

@@ -204,12 +204,16 @@ def ops(port: int) -> dict[str, str]:
     return {"OPS_ADDRESS": f"127.0.0.1:{port}"}
 
 
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [("webhook_admin", "'webhook_admin' may not deliver"), ("webhook_producer", "permission denied")],
+)
 async def test_a_role_that_may_not_deliver_is_refused_with_2_and_told_which_may(
-    installation: Installation,
+    installation: Installation, user: str, said: str
 ) -> None:
-    line = await refused(installation.spawn(DATABASE_URL=installation.database.dsn("webhook_admin")), 2)
-    assert "'webhook_admin' may not deliver" in line
-    assert "webhook_dispatcher" in line
+    line = await refused(installation.spawn(DATABASE_URL=installation.database.dsn(user)), 2)
+    assert said in line
+    assert "connects as webhook_dispatcher" in line
 
 
 async def test_rights_that_are_taken_from_a_running_daemon_and_given_back_lose_nothing(

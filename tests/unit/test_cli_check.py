@@ -207,9 +207,11 @@ async def test_no_keys_at_all_is_found() -> None:
 
 async def test_a_schema_of_another_version_is_found_and_calls_for_exit_3() -> None:
     database = await configured()
-    database.schema_problem = SchemaMismatch("the schema is of version 0")
-    results = await examine(session(database))
-    assert problems(results) == {"schema": ("the schema is of version 0", 3)}
+    for remedy in ("run `webhook-dispatcher migrate`", "install a newer webhook-dispatcher"):
+        database.schema_problem = SchemaMismatch("the schema is of version 0", remedy)
+        results = await examine(session(database))
+        assert problems(results) == {"schema": ("the schema is of version 0", 3)}
+        assert [result.mend for result in results if result.check == "schema"] == [remedy]
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,35 @@ def test_progress_is_told_once_a_second(shell: Shell) -> None:
     assert out.splitlines()[-1] == "recover (command 12): done, recovered 100"
 
 
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"matched": {"failed": 5}, "recovered": 5}, None),
+        ({"matched": {"failed": 4}, "recovered": 2, "stopped": True}, "it was stopped"),
+        (
+            {"matched": {"failed": 4}, "recovered": 2},
+            "1 had been attempted meanwhile, or are of merchants who fail since; "
+            "2 were found, and just then claimed or owed already",
+        ),
+    ],
+)
+def test_a_recovery_says_why_it_did_fewer_than_were_counted(
+    shell: Shell, result: dict[str, object], told: str | None
+) -> None:
+    database = FakeAdministration([replace(DONE, command="recover", result=result)])
+    database.preview = SOME
+    _, out, _ = shell(f"recover m1 {RANGE} --yes", database)
+    fewer = [line for line in out.splitlines() if "fewer than" in line]
+    assert fewer == ([] if told is None else [f"3 fewer than the 5 that were counted: {told}"])
+
+
+def test_a_recovery_of_a_merchant_that_is_not_known_is_refused(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.strangers = {"m1"}
+    code, _, err = shell(f"recover m1 {RANGE} --dry-run", database)
+    assert (code, "merchant 'm1' is not known here" in err) == (1, True)
+
+
 def test_a_command_is_stopped_by_its_number(shell: Shell) -> None:
     database = FakeAdministration()
     assert shell("commands stop 12 --requested-by ana", database)[0] == 0

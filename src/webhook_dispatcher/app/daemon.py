@@ -225,8 +225,9 @@ class Daemon:
         backoff = Backoff()
         while not self._stop.is_set():
             try:
-                await schema.check(pool)
-                await schema.check_role(pool)
+                with schema.connected_as(schema.DISPATCHER, schema.THE_DAEMON):
+                    await schema.check(pool)
+                    await schema.check_role(pool)
                 await numbers.check(pool)
                 if self._settings.response_excerpt:
                     await schema.check_encoding(pool)

@@ -23,6 +23,7 @@ from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
+    MAY_NOT,
     ConfigurationError,
     SchemaMismatch,
     StatementRefused,
@@ -45,8 +46,6 @@ from webhook_dispatcher.transport.tls import lacking_groups
 
 NOBODYS_URL = "https://webhook-dispatcher-check.example.com/"
 """Source: RFC 2606, 3: nobody has it, and the guard lets it through."""
-MAY_NOT = "42501"
-"""The SQLSTATE of a permission that is wanting."""
 LOOKS_AT_ONCE = 10
 """Looks at all days of the log, by people, merchants and commands, that the server should have locks for."""
 DAYS_BESIDE = 10
@@ -197,7 +196,7 @@ async def _database(
         for result in _urls(settings, endpoints):
             yield result
     except SchemaMismatch as error:
-        yield CheckResult("schema", str(error), "run `webhook-dispatcher migrate`", code=3)
+        yield CheckResult("schema", error.problem, error.remedy, code=3)
     except StatementRefused as error:
         yield CheckResult(
             "permissions", error.detail, "connect as a member of webhook_admin, or of webhook_dispatcher"

@@ -8,11 +8,12 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, MerchantFilter, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import operator, session_of
+from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.storage.administration import Administration, CommandView
 
-COLUMNS = ("id", "asked", "by", "command", "merchant or event", "status", "what came of it")
+COLUMNS = ("id", "asked (UTC)", "by", "command", "merchant or event", "status", "what came of it")
 
 
 def list_(
@@ -34,7 +35,7 @@ def list_(
 def _line(command: CommandView) -> list[object]:
     return [
         command.id,
-        command.created_at,
+        at(command.created_at),
         command.requested_by,
         command.command,
         command.merchant_id or command.event_id or "everything",
@@ -54,7 +55,7 @@ def _outcome(command: CommandView) -> str:
 
 
 def _fact(value: object) -> str:
-    return json.dumps(value) if isinstance(value, list | dict) else shown(value)
+    return json.dumps(value) if isinstance(value, list) else shown(value)
 
 
 def withdraw(

@@ -3,6 +3,7 @@
 import typer
 
 from webhook_dispatcher.domain.errors import (
+    MAY_NOT,
     ConfigurationError,
     DispatcherError,
     SchemaMismatch,
@@ -50,7 +51,7 @@ def complain(problems: str, code: int) -> int:
 
 def _permitted(error: StatementRefused) -> str:
     """Say whom to connect as, where the user of the database is not allowed what was asked."""
-    if error.sqlstate != "42501":
+    if error.sqlstate != MAY_NOT:
         return str(error)
     return (
         f"{error.detail}: connect as webhook_admin or a member of it "

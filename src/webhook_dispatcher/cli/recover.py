@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ from webhook_dispatcher.cli.options import (
     RequestedBy,
     ShardName,
     Until,
+    check_known,
     parse_moment,
     resolved,
 )
@@ -35,6 +36,7 @@ from webhook_dispatcher.domain.command import (
     RECOVERABLE_TYPES,
     SENT_AGAIN,
     CommandName,
+    CommandStatus,
     LeaveOut,
     Recover,
     Skip,
@@ -139,7 +141,8 @@ def ask_recover(
     leave_out = tuple(str(what) for what, is_included in included.items() if not is_included)
     retries = len(session.settings().retry_schedule.delays)
 
-    async def look(database: Administration) -> tuple[Preview, ControlRequest]:
+    async def look(database: Administration) -> tuple[Preview, dict[str, Any]]:
+        await check_known(merchant, database)
         start = await resolved(since, database) or LONG_AGO
         end = await resolved(until, database) or await database.database_time()
         types = tuple(event_types) if event_types else None
@@ -154,15 +157,18 @@ def ask_recover(
             "leave_out": list(leave_out) or None,
             "limit": limit,
         }
-        request = request_of(CommandName.RECOVER, requested_by, merchant, args)
-        return await database.preview_recovery(wanted), request
+        return await database.preview_recovery(wanted), args
 
-    preview, request = session.work(look)
-    said = f"to be sent again, from {request.args['since']} to {request.args['until']}"
+    preview, args = session.work(look)
+    counted = None if preview.has_more else min(preview.total, limit or preview.total)
+    request = request_of(CommandName.RECOVER, requested_by, merchant, {**args, "counted": counted})
+    said = f"to be sent again, from {args['since']} to {args['until']}"
     beside = told_beside(preview, chosen, leave_out)
     if _is_to_be_done(preview, said, dry_run, yes, as_json, beside):
         progress = Progress() if as_json else News(session, amount(preview))
-        carry_out(session, request, deadline if wait else None, as_json, progress)
+        view = carry_out(session, request, deadline if wait else None, as_json, progress)
+        if not as_json and counted is not None and (fewer := told_fewer(view, counted)) is not None:
+            typer.echo(fewer)
 
 
 def ask_skip(
@@ -260,6 +266,24 @@ def told_beside(preview: Preview, states: Sequence[str], leave_out: Sequence[str
 
 def _included(what: LeaveOut, option: str, leave_out: Sequence[str]) -> str:
     return f"left out, {option} includes them" if what in leave_out else "included"
+
+
+def told_fewer(view: ControlView, counted: int) -> str | None:
+    """Say by how many fewer were sent again than had been counted, and why; None where none is missing."""
+    result, is_done = view.result or {}, view.status is CommandStatus.DONE
+    if view.command != CommandName.RECOVER or not is_done or (done := result.get("recovered", 0)) >= counted:
+        return None
+    found = sum(result.get("matched", {}).values())
+    reasons = {
+        "had been attempted meanwhile, or are of merchants who fail since": counted - found,
+        "were found, and just then claimed or owed already": found - done,
+    }
+    why = (
+        "it was stopped"
+        if result.get("stopped")
+        else "; ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count > 0)
+    )
+    return f"{counted - done:,} fewer than the {counted:,} that were counted: {why}"
 
 
 def given_up_later(preview: Preview) -> list[str]:

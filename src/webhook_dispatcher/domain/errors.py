@@ -1,5 +1,8 @@
 """One class per reaction; the caller decides by class, the operator reads the fields."""
 
+MAY_NOT = "42501"
+"""The SQLSTATE of a right that is wanting."""
+
 
 class DispatcherError(Exception):
     """Anything this program raises on purpose."""
@@ -76,7 +79,12 @@ class SchemaMismatch(StorageError):
     """The schema is absent, or of a version this program does not serve. Reaction: exit 3.
 
     A statement that finds something missing may have met a change half-way: the daemon tries that one again.
+    remedy: what to do about it.
     """
+
+    def __init__(self, problem: str, remedy: str = "run `webhook-dispatcher migrate`") -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(f"{problem}: {remedy}")
 
 
 class LeaseLost(DispatcherError):

@@ -16,6 +16,8 @@ from webhook_dispatcher.settings.fields import PREFIX, Settings
 __all__ = ["Settings", "check_open_files", "load_settings"]
 
 IGNORED_PREFIX = "WEBHOOK_DISPATCHER_"
+QUOTES = {"'", '"'}
+"""Files of variables that Docker, Kubernetes and others read keep them as part of the value."""
 OWN_OPEN_FILES = 64
 FILES_PER_LANE = 3
 
@@ -35,7 +37,9 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
     try:
         settings = Settings(**fields)
     except ValidationError as error:
-        problems += [_problem(found["loc"], found["msg"]) for found in error.errors(include_input=False)]
+        problems += [
+            _problem(found["loc"], found["msg"], fields) for found in error.errors(include_input=False)
+        ]
     if problems:
         raise ConfigurationError(*problems)
     return settings
@@ -46,9 +50,13 @@ def _unknown(name: str, known: set[str]) -> str:
     return f"{name}: no such setting" + (f"; did you mean {nearest[0]}?" if nearest else "")
 
 
-def _problem(location: tuple[int | str, ...], message: str) -> str:
+def _problem(location: tuple[int | str, ...], message: str, given: Mapping[str, str]) -> str:
     text = " ".join(message.removeprefix("Value error, ").split())
-    return f"{PREFIX}{str(location[0]).upper()}: {text}" if location else text
+    if not location:
+        return text
+    name = str(location[0])
+    hint = "; there are quotes in it, which only a shell takes away: leave them out"
+    return f"{PREFIX}{name.upper()}: {text}{hint if QUOTES & set(given.get(name, '')) else ''}"
 
 
 def check_open_files(max_lanes: int, limit: int) -> None:

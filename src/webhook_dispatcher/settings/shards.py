@@ -54,6 +54,10 @@ def _read_one(item: str, number: int) -> Shard:
     named = _NAMED.fullmatch(item)
     if named is None:
         return Shard(None, _url(item, _EACH_HAS_A_NAME if number else "", where))
+    if not named["name"]:
+        raise ValueError(
+            f"{where}there is no name before the =: write eu1=postgresql://…, or leave the = out"
+        )
     if not re.fullmatch(NAME, named["name"]):
         raise ValueError(f"{where}a name has 1 to 32 characters of a-z, 0-9, _ and -")
     return Shard(named["name"], _url(named["url"], "", where))

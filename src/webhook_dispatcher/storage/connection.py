@@ -90,9 +90,7 @@ def translated() -> Iterator[None]:
     except pg.ClientConfigurationError as error:
         raise ConfigurationError(f"the database's URL: {error}") from None
     except _MISMATCH as error:
-        raise SchemaMismatch(
-            f"the schema does not match this version ({error}): run `webhook-dispatcher migrate`"
-        ) from error
+        raise SchemaMismatch(f"the schema does not match this version ({error})") from error
     except pg.LockNotAvailableError as error:
         raise LockTaken(_said(error)) from error
     except _UNAVAILABLE as error:

@@ -67,7 +67,7 @@ async def read(connection: Connection) -> Installation:
     """Return what the database says of itself; SchemaMismatch before version 5."""
     row = await _row(connection, "read_installation")
     if row is None:
-        raise SchemaMismatch("the schema was not migrated to its end: run `webhook-dispatcher migrate`")
+        raise SchemaMismatch("the schema was not migrated to its end")
     return Installation(row["installation"], row["system_identifier"], row["server_identifier"])
 
 

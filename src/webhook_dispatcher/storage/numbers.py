@@ -22,7 +22,7 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionPr
         rows = await connection.fetch(_NUMBERS["read_sequences"].text)
     faults = [fault for row in rows for fault in _faults(row)]
     if faults:
-        raise SchemaMismatch(f"{'; '.join(faults)}: run `webhook-dispatcher migrate`")
+        raise SchemaMismatch("; ".join(faults))
 
 
 async def mend(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:

@@ -6,14 +6,22 @@ an additive migration goes on beside one of the version after it.
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.errors import (
+    MAY_NOT,
+    ConfigurationError,
+    Refused,
+    SchemaMismatch,
+    StatementRefused,
+    StorageUnavailable,
+)
 from webhook_dispatcher.storage import installation, inventory, numbers
 from webhook_dispatcher.storage.chosen_indexes import AS_BEFORE, ChosenIndexes
 from webhook_dispatcher.storage.chosen_indexes import settle as settle_indexes
@@ -22,6 +30,8 @@ from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=10)
+DISPATCHER, THE_DAEMON = "webhook_dispatcher", "the daemon"
+INSTALL_NEWER = "install a newer webhook-dispatcher"
 _PACKAGE = Path(__file__).parents[1]
 
 # SQL_ASCII takes what it is given, and we give UTF-8.
@@ -54,7 +64,7 @@ def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> tuple[str, ...
         command.upgrade(config, "head", sql=output is not None)
     except CommandError as error:
         raise SchemaMismatch(
-            f"the schema is not one that this version knows ({error}): install a newer webhook-dispatcher"
+            f"the schema is not one that this version knows ({error})", INSTALL_NEWER
         ) from error
     return tuple(applied)
 
@@ -124,16 +134,16 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionPr
     with translated():
         row = await connection.fetchrow(load("upkeep")["read_schema"].text)
     if row is None:
-        raise SchemaMismatch("the schema was not migrated to its end: run `webhook-dispatcher migrate`")
+        raise SchemaMismatch("the schema was not migrated to its end")
     if row["schema_version"] < SCHEMA_VERSION:
         raise SchemaMismatch(
-            f"the schema is of version {row['schema_version']}, this program needs {SCHEMA_VERSION}: "
-            "run `webhook-dispatcher migrate`"
+            f"the schema is of version {row['schema_version']}, this program needs {SCHEMA_VERSION}"
         )
     if row["compatible_from"] > SCHEMA_VERSION:
         raise SchemaMismatch(
             f"the schema serves programs for version {row['compatible_from']} and later, "
-            f"this one is for {SCHEMA_VERSION}: install a newer webhook-dispatcher"
+            f"this one is for {SCHEMA_VERSION}",
+            INSTALL_NEWER,
         )
     started_at: datetime = row["server_started_at"]
     return started_at
@@ -151,6 +161,19 @@ async def check_encoding(connection: asyncpg.Connection | asyncpg.Pool) -> None:
         )
 
 
+@contextmanager
+def connected_as(role: str, whose: str) -> Iterator[None]:
+    """Turn the refusal of a right into ConfigurationError: we are connected as somebody else than meant."""
+    try:
+        yield
+    except StatementRefused as error:
+        if error.sqlstate != MAY_NOT:
+            raise
+        raise ConfigurationError(
+            f"WEBHOOK_DATABASE_URL: {error.detail}; {whose} connects as {role}, or as a member of it"
+        ) from error
+
+
 async def check_role(connection: asyncpg.Connection | asyncpg.Pool) -> None:
     """Raise ConfigurationError unless we are connected as somebody who may deliver."""
     with translated():
@@ -159,5 +182,5 @@ async def check_role(connection: asyncpg.Connection | asyncpg.Pool) -> None:
     if not row["may_deliver"]:
         raise ConfigurationError(
             f"WEBHOOK_DATABASE_URL: {row['role']!r} may not deliver; "
-            "the daemon connects as webhook_dispatcher, or as a member of it"
+            f"{THE_DAEMON} connects as {DISPATCHER}, or as a member of it"
         )

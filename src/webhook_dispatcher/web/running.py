@@ -65,6 +65,7 @@ class Running(ABC):
 
     def __init__(self, name: str, options: Options, pool_size: int) -> None:
         self._name = name
+        self._role = f"webhook_{name}"
         self._options = options
         self._pool_size = pool_size
         self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
@@ -93,7 +94,8 @@ class Running(ABC):
     async def _connect(self, stack: AsyncExitStack) -> Pools:
         """Open the pools, and ask each database once."""
         pools = {name: await self._pool(stack, dsn) for name, dsn in self._options.databases.items()}
-        await self._check(pools)
+        with schema.connected_as(self._role, f"`{self._name}`"):
+            await self._check(pools)
         return pools
 
     async def _pool(self, stack: AsyncExitStack, dsn: str) -> Connections:
@@ -140,7 +142,7 @@ class Running(ABC):
                 async with pool.acquire() as connection:
                     await schema.check(connection)
                     (await installation.read(connection)).verify(self._options.installation)
-                    await refuse_powerful(connection)
+                    await refuse_powerful(connection, self._role)
                     await schema.check_commits(connection)
         except StorageUnavailable as error:
             _log.warning("database.awaited", shard=name, error=str(error))

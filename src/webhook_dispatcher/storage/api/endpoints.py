@@ -187,14 +187,17 @@ class Endpoints:
         return await ask(self._database, _STATEMENTS[name], *arguments)
 
 
-async def refuse_powerful(database: Database) -> None:
-    """Raise ConfigurationError for a database user that could read secrets, sealed as they are."""
+async def refuse_powerful(database: Database, role: str) -> None:
+    """Raise ConfigurationError for a database user that could read secrets, sealed as they are.
+
+    role: as whom to connect instead.
+    """
     [row] = await ask(database, _STATEMENTS["may_read_secrets"])
     if row["may_read_secrets"]:
         raise ConfigurationError(
             "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process that "
             "the internet reaches must not",
-            remedy="connect as webhook_api",
+            remedy=f"connect as {role}",
             separator="; ",
         )
 
