@@ -434,7 +434,7 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
         _, out, _ = await explain(command="status")
         return flat(out)
 
-    nobody = "none has been heard of lately: nothing is delivered until one runs"
+    nobody = "none has been heard of lately: nothing is delivered, unless one is just starting"
     assert nobody in await screen()
     idle, unready = (
         PostgresHeartbeats(here.pool, name, "host-7", "1.2.3", {}) for name in ("idle", "unready")
@@ -453,6 +453,12 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
     await storage.db.execute("UPDATE webhook.dispatcher SET beat_at = beat_at - interval '1 minute'")
     assert nobody in await screen()
     assert "idle was last heard of SPAN ago" in await screen()
+    await storage.db.execute("UPDATE webhook.dispatcher SET beat_at = beat_at - interval '28 minutes'")
+    assert "idle was last heard of SPAN ago" in await screen(), "nobody else works"
+    await unready.note(Heartbeat(2, 0, [], [], {}))
+    said = await screen()
+    assert "unready, version 1.2.3, works for" in said
+    assert "idle" not in said
 
 
 async def test_an_unknown_id(storage: StorageHarness, explain: Explain) -> None:

@@ -108,7 +108,10 @@ async def test_what_a_server_that_took_over_lacks_is_a_problem_for_a_day(is_rece
     ("change", "note"),
     [
         ({}, None),
-        ({"beat_at": NOW - HOUR}, "none has been heard of lately: nothing is delivered until one runs"),
+        (
+            {"beat_at": NOW - HOUR},
+            "none has been heard of lately: nothing is delivered, unless one is just starting",
+        ),
         ({"is_ready": False, "reasons": ["no key"]}, "host/1/a is not ready: no key"),
         ({"faults": ["clock"]}, "host/1/a has a fault of its own: clock"),
     ],
@@ -365,7 +368,7 @@ SAID_OF_ALL = [
         "dispatchers",
         1,
         f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30; "
-        "none has been heard of lately: nothing is delivered until one runs",
+        "none has been heard of lately: nothing is delivered, unless one is just starting",
         "webhook-dispatcher run; or mend what the one that runs says",
     ),
     ("clock", 1, "this machine is 4000 s ahead of the database: signatures are off too",

@@ -387,7 +387,10 @@ def test_a_quiet_screen() -> None:
     assert "suspended" not in shown
     assert shown["backlog"] == "0 wait for their first attempt, 0 for a retry"
     assert shown["attempts"] == "none in the last 5 min"
-    assert shown["dispatchers"] == "none has been heard of lately: nothing is delivered until one runs"
+    assert (
+        shown["dispatchers"]
+        == "none has been heard of lately: nothing is delivered, unless one is just starting"
+    )
 
 
 def test_a_screen_says_what_waits_though_nobody_holds_a_lane() -> None:

@@ -14,7 +14,7 @@ from webhook_dispatcher.diagnosis.findings import MAX_SHOWN, Finding, Level
 from webhook_dispatcher.diagnosis.vocabulary import choices, label, say
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.language import LANGUAGES, Language
-from webhook_dispatcher.domain.thresholds import SILENT
+from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, Pace, Size, StatusFacts
 from webhook_dispatcher.storage.installation import Installation
@@ -97,6 +97,13 @@ def levels(found: tuple[Finding, ...]) -> dict[str, Level]:
         ({"stranded": Stranded("m1", EVENT, NOW), "holders": {"host/1/a": 1}}, {}),
         ({"dispatchers": []}, {"dispatchers": Level.BAD}),
         ({"dispatchers": [], "holders": {"before schema 8": 1}}, {}),
+        (
+            {
+                "dispatchers": [replace(WORKS, beat_at=NOW - 2 * LONG_SILENT)],
+                "holders": {"before schema 8": 1},
+            },
+            {},
+        ),
         ({"dispatchers": [replace(WORKS, is_ready=False)]}, {"dispatchers": Level.BAD}),
     ],
 )
@@ -128,7 +135,7 @@ def test_how_a_dispatcher_fares(change: dict[str, object], level: Level, words: 
 def test_no_dispatcher_at_all_is_bad(known: list[DispatcherFacts]) -> None:
     first, *others = findings.of_dispatchers(NOW, known)
     assert (first.level, len(others)) == (Level.BAD, len(known))
-    assert "nothing is delivered until one runs" in say(first.said, "en", UTC)
+    assert "nothing is delivered, unless one is just starting" in say(first.said, "en", UTC)
 
 
 def test_a_screen_has_few_dispatchers_and_those_first_that_do_not_work() -> None:

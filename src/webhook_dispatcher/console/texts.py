@@ -48,9 +48,11 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Konsol yoki uning bazasi javob bermayapti. Bu yerda yuqoridagi vaqtdagi holat turibdi.",
         ),
         "page.nobody_alive": (
-            "No dispatcher has noted itself within half a minute: nothing is delivered.",
-            "За полминуты не отметился ни один диспетчер: ничего не доставляется.",
-            "Yarim daqiqada birorta dispetcher belgi bermadi: hech narsa yetkazilmayapti.",
+            "No dispatcher is noted within half a minute: nothing is delivered, unless one is just starting.",
+            "За полминуты нет отметки ни одного диспетчера: ничего не доставляется, "
+            "если ни один сейчас не запускается.",
+            "Yarim daqiqada birorta dispetcher belgisi yo‘q: hozir biri ishga tushayotgan bo‘lmasa, "
+            "hech narsa yetkazilmaydi.",
         ),
         "common.any": ("Any", "Любое", "Istalgan"),
         "common.all": ("Show all", "Показать все", "Hammasi"),

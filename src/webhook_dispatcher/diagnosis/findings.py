@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Series, Word, said
-from webhook_dispatcher.domain.thresholds import BEHIND, SILENT
+from webhook_dispatcher.domain.thresholds import BEHIND, LONG_SILENT, SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, Size, StatusFacts
 from webhook_dispatcher.storage.lost import Lost
@@ -75,16 +75,23 @@ def of_status(facts: StatusFacts) -> tuple[Finding, ...]:
     )
 
 
-def of_dispatchers(now: datetime, dispatchers: Sequence[DispatcherFacts]) -> tuple[Finding, ...]:
-    """Say of each dispatcher whether it works; none at all is bad, and several versions are worth a note."""
+def of_dispatchers(
+    now: datetime, dispatchers: Sequence[DispatcherFacts], is_lane_held: bool = False
+) -> tuple[Finding, ...]:
+    """Say of each dispatcher whether it works; none at all is bad, and several versions are worth a note.
+
+    is_lane_held: one works, though it may be of a version that does not note itself.
+    """
     versions = sorted({each.version for each in dispatchers if now - each.beat_at <= SILENT})
     of_all = []
-    if not versions:
+    if not versions and not is_lane_held:
         of_all = [Finding("dispatchers", said("no_dispatcher"), Level.BAD, said("start_one"))]
     elif len(versions) > 1:
         told = said("several_versions", versions=Series(tuple(versions)))
         of_all = [Finding("dispatchers", told, Level.NOTE, said("replace_older"))]
-    return (*of_all, *(_dispatcher(now, each) for each in dispatchers))
+    is_served = bool(versions) or is_lane_held
+    named = [each for each in dispatchers if not is_served or now - each.beat_at <= LONG_SILENT]
+    return (*of_all, *(_dispatcher(now, each) for each in named))
 
 
 def oldest(owing: Sequence[Owing]) -> Owing | None:
@@ -365,11 +372,9 @@ def _dispatchers(facts: StatusFacts) -> Iterator[Finding]:
 
 def _noted(facts: StatusFacts) -> Sequence[Finding]:
     """Say how those fare that note themselves; that there is none is said unless somebody holds lanes."""
-    if facts.holders and not facts.dispatchers:
-        return ()
     # Lanes as they are held now: what was noted of them may be ten seconds old.
     held = [replace(each, lanes=facts.holders.get(each.owner, 0)) for each in facts.dispatchers]
-    return of_dispatchers(facts.now, held)
+    return of_dispatchers(facts.now, held, bool(facts.holders))
 
 
 def _unnoted(facts: StatusFacts) -> Iterator[Finding]:

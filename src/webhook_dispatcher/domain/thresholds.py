@@ -6,6 +6,8 @@ BEHIND = timedelta(minutes=1)
 """A merchant whose oldest event has waited longer for its first attempt is behind."""
 SILENT = timedelta(seconds=35)
 """A dispatcher notes itself every ten seconds: after three that are missing it counts as gone."""
+LONG_SILENT = timedelta(minutes=5)
+"""From then on one that is silent is not named any more where others work: it will not come back."""
 FAILING_WITHIN = timedelta(hours=24)
 FAILING_OUT_OF = 100
 MIN_FAILED = 2

@@ -178,10 +178,10 @@ TEXTS: Texts = {
         "kutmoqda",
     },
     "no_dispatcher": {
-        "en": "none has been heard of lately: nothing is delivered until one runs",
-        "ru": "ни один давно не сообщал о себе: пока ни один не работает, ничего не доставляется",
-        "uz": "hech biri anchadan beri o‘zi haqida xabar bermadi: biri ishlamaguncha hech narsa "
-        "yetkazilmaydi",
+        "en": "none has been heard of lately: nothing is delivered, unless one is just starting",
+        "ru": "ни один давно не сообщал о себе: ничего не доставляется, если ни один сейчас не запускается",
+        "uz": "hech biri anchadan beri o‘zi haqida xabar bermadi: hozir biri ishga tushayotgan bo‘lmasa, "
+        "hech narsa yetkazilmaydi",
     },
     "dispatcher_works": {
         "en": {
