@@ -20,6 +20,9 @@ CASES = "".join(
 )
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
 ALERTS = re.findall(r"^ +- alert: (\w+)$", RULES, re.MULTILINE)
+DASHBOARD = (ROOT / "deploy" / "grafana" / "webhook-dispatcher.json").read_text(encoding="utf-8")
+NOT_SHOWN = {"webhook_start_time_seconds"}
+"""Conditions alone: since when a process may be judged."""
 FIRES, SILENT = "fires", "stays silent"
 
 
@@ -48,6 +51,15 @@ def test_every_alert_is_seen_to_fire_and_to_stay_silent() -> None:
 
 def test_every_alert_has_a_runbook_and_no_runbook_lacks_its_alert() -> None:
     assert sorted(re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)) == sorted(ALERTS)
+
+
+def test_every_metric_of_an_alert_is_on_the_dashboard() -> None:
+    judged = set(
+        re.findall(r"\bwebhook_\w+", "\n".join(re.findall(r"^ +expr: .+(?:\n {10}.+)*", RULES, re.MULTILINE)))
+    )
+    shown = set(re.findall(r"\bwebhook_\w+", DASHBOARD))
+    families = {re.sub("_(bucket|count|sum)$", "", name) for name in judged - NOT_SHOWN}
+    assert families - {re.sub("_(bucket|count|sum)$", "", name) for name in shown} == set()
 
 
 def test_every_alert_leads_to_its_runbook_and_says_how_bad_it_is() -> None:
