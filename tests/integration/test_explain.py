@@ -21,8 +21,10 @@ from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.event import Event, FailedReason
 from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats
+from webhook_dispatcher.storage.insight import MAX_EVENTS, insight
 
 Explain = Callable[..., Awaitable[tuple[int, str, str]]]
 CHARGE = '{"id": "ch_1"}'
@@ -495,6 +497,28 @@ async def test_attempts_whose_day_was_dropped_are_said_to_be_gone(
     said = await told(explain, event.id)
     assert "1 attempt of it is no longer in the log." in said
     assert "There is no attempt in the log." in said
+
+
+async def test_a_charge_that_another_merchant_has_many_events_of_is_found_and_its_first_events_are(
+    storage: StorageHarness,
+) -> None:
+    insert = (
+        "INSERT INTO webhook.outbox (merchant_id, type, object) "
+        """SELECT $1, 'charge.created', '{"id":"ch_1"}' FROM generate_series(1, $2::integer)"""
+    )
+    await storage.db.execute(insert, "b", MAX_EVENTS)
+    await storage.db.execute(insert, "a", 2)
+    await storage.db.execute(
+        "UPDATE webhook.outbox SET due_at = due_at WHERE seq <= 5"
+    )  # moved behind the others
+    async with (
+        administration(storage.database.dsn("webhook_admin")) as admin,
+        insight(admin.connection) as asked,
+    ):
+        ours = await asked.find_charge("ch_1", "a")
+        assert [found.merchant_id for found in ours] == ["a", "a"]
+        found = await asked.find_charge("ch_1", None)
+        assert [delivery.seq for delivery in found] == list(range(1, MAX_EVENTS + 1))
 
 
 async def test_a_charge_is_told_event_by_event_in_order_and_briefly_where_it_has_many(

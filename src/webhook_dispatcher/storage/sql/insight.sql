@@ -34,8 +34,8 @@ LEFT JOIN LATERAL (
 ORDER BY known.seq;
 
 -- name: read_charge
--- Find the deliveries of a charge, of one merchant where it is given.
--- The limit is inside, without an order: with one, all rows might be gone through in that order.
+-- Find the deliveries of a charge, of one merchant where it is given: the first ones, of the 10,000 that are found first.
+-- That limit has no order: with one, all rows might be gone through in that order.
 -- $1 charge_id text
 -- $2 merchant_id text
 -- $3 most bigint
@@ -50,7 +50,17 @@ SELECT
     known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
     known.charge_id, owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure,
     coalesce(owed.attempts_by_hand, 0)::integer AS attempts_by_hand, owed.scheduled_at
-FROM (SELECT event_id, seq, charge_id FROM webhook.charges WHERE charge_id = $1 LIMIT $3) AS charge
+FROM (
+    SELECT found.*
+    FROM (
+        SELECT event_id, seq, charge_id
+        FROM webhook.charges
+        WHERE charge_id = $1 AND ($2::text IS NULL OR merchant_id = $2)
+        LIMIT 10000
+    ) AS found
+    ORDER BY found.seq
+    LIMIT $3
+) AS charge
 CROSS JOIN LATERAL (
     SELECT deliveries.*, charge.charge_id
     FROM webhook.deliveries
@@ -63,7 +73,6 @@ LEFT JOIN LATERAL (
     WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
     LIMIT 1
 ) AS owed ON true
-WHERE $2::text IS NULL OR known.merchant_id = $2
 ORDER BY known.seq;
 
 -- name: read_attempts
@@ -266,7 +275,7 @@ WHERE state.is_only;
 -- $1 most bigint
 -- row: merchant_id text, is_in_order boolean, event_id uuid, seq bigint, created_at timestamptz,
 --   due_at timestamptz, is_paused boolean, has_endpoint boolean
--- order: none
+-- order: those in order first, then by merchant_id
 -- none: nothing is owed to anybody
 WITH RECURSIVE head AS (
     (
@@ -306,6 +315,7 @@ due AS (
         LIMIT 1
     ) AS following
 ),
+-- A look-up follows from the one before, so the first are those of the lowest ids; an order would make all of them.
 page AS MATERIALIZED (
     (SELECT head.merchant_id, head.seq, head.event_id, head.created_at, NULL::timestamptz AS due_at FROM head LIMIT $1)
     UNION ALL
@@ -326,7 +336,8 @@ LEFT JOIN LATERAL (
 ) AS lane ON true
 LEFT JOIN LATERAL (
     SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = page.merchant_id LIMIT 1
-) AS endpoint ON true;
+) AS endpoint ON true
+ORDER BY num_nulls(page.due_at) DESC, page.merchant_id;
 
 -- name: count_lanes
 -- Count the lanes that are paused, and those of merchants that are suspended; and say when one of these is tried next.
