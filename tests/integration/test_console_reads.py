@@ -745,7 +745,8 @@ async def test_the_overview_counts_and_adds_up(console: Reading) -> None:
         "INSERT INTO webhook.dispatcher VALUES "
         "('a', 'host', '1.0', $1, $1, 3, 2, true, '{}', '{}'), "
         "('b', 'host', '1.0', $1, $1::timestamptz - interval '1 minute', 0, 0, false, '{too late}', "
-        "'{a fault}')",
+        "'{a fault}'), "
+        "('dead', 'host', '1.0', $1, $1::timestamptz - interval '28 minutes', 0, 0, true, '{}', '{}')",
         now,
     )
     overview = await Overviews(console.pool).get(console.viewer)
@@ -759,6 +760,9 @@ async def test_the_overview_counts_and_adds_up(console: Reading) -> None:
     assert (len(overview.hour), len(overview.day), overview.alive) == (60, 96, 1)
     assert [dispatcher.owner for dispatcher in overview.dispatchers] == ["a", "b"]
     assert overview.dispatchers[1].faults == ["a fault"]
+    await console.db.execute("DELETE FROM webhook.dispatcher WHERE owner = 'a'")
+    found = await Overviews(console.pool).dispatchers(console.viewer)
+    assert [dispatcher.owner for dispatcher in found] == ["b", "dead"], "nobody else works"
 
 
 async def test_the_lag_is_of_first_attempts_of_what_finished_lately(console: Reading) -> None:

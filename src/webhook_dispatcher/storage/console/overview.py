@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from webhook_dispatcher.domain.thresholds import SILENT
+from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import merchants
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
@@ -136,12 +136,16 @@ class Overviews:
         )
 
     async def dispatchers(self, session: bytes) -> Sequence[DispatcherRow]:
-        """Return the dispatchers that noted themselves within a day, those first that did so last."""
-        rows = await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
-        return [
+        """Return the dispatchers that noted themselves within a day, those first that did so last.
+
+        Where one is alive, those are left out that have been silent for long.
+        """
+        rows = [
             DispatcherRow(**{**row, "settings": row["settings"] and json.loads(row["settings"])})
-            for row in rows
+            for row in await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         ]
+        is_served = any(row.is_alive for row in rows)
+        return [row for row in rows if not is_served or rows[0].beat_at - row.beat_at <= LONG_SILENT]
 
     async def is_any_alive(self, session: bytes) -> bool:
         """Tell whether a dispatcher noted itself within SILENT."""

@@ -235,8 +235,10 @@ CROSS JOIN LATERAL (
     SELECT
         attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
         status::integer AS status, outcome::text AS outcome, reason
-    FROM webhook.own_attempts
-    WHERE event_id = $2 AND merchant_id = me.merchant_id
+    FROM (
+        SELECT * FROM webhook.own_attempts WHERE event_id = $2 AND merchant_id = me.merchant_id OFFSET 0
+    ) AS found
+    ORDER BY started_at, attempt
     LIMIT $3
 ) AS made
 ORDER BY made.started_at, made.attempt;

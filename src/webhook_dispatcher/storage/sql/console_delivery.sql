@@ -77,8 +77,10 @@ CROSS JOIN LATERAL (
         made.attempt::integer AS attempt, made.trigger::text AS trigger, made.started_at,
         made.duration_ms::integer AS duration_ms, made.status::integer AS status, made.outcome::text AS outcome,
         made.reason, made.response_excerpt
-    FROM webhook.console_attempts AS made
-    WHERE me.name IS NOT NULL AND made.event_id = $2
+    FROM (
+        SELECT * FROM webhook.console_attempts AS attempts WHERE me.name IS NOT NULL AND attempts.event_id = $2 OFFSET 0
+    ) AS made
+    ORDER BY made.started_at, made.attempt
     LIMIT $3
 ) AS page
 ORDER BY page.started_at, page.attempt;

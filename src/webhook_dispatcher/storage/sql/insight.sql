@@ -34,7 +34,7 @@ LEFT JOIN LATERAL (
 ORDER BY known.seq;
 
 -- name: read_charge
--- Find the deliveries of a charge, of one merchant where it is given: the first ones, of the 10,000 that are found first.
+-- Find the deliveries of a charge, of one merchant where it is given: the first ones of ten times as many as are asked for.
 -- That limit has no order: with one, all rows might be gone through in that order.
 -- $1 charge_id text
 -- $2 merchant_id text
@@ -56,7 +56,7 @@ FROM (
         SELECT event_id, seq, charge_id
         FROM webhook.charges
         WHERE charge_id = $1 AND ($2::text IS NULL OR merchant_id = $2)
-        LIMIT 10000
+        LIMIT 10 * $3
     ) AS found
     ORDER BY found.seq
     LIMIT $3
@@ -76,7 +76,7 @@ LEFT JOIN LATERAL (
 ORDER BY known.seq;
 
 -- name: read_attempts
--- Read the attempts of one event, the first ones.
+-- Read the attempts of one event, the first ones. They are found before they are ordered (OFFSET 0), never in that order.
 -- $1 event_id uuid
 -- $2 most bigint
 -- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
@@ -95,8 +95,8 @@ FROM (
     SELECT
         attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
         status::integer AS status, outcome::text AS outcome, reason
-    FROM webhook.attempts
-    WHERE event_id = $1
+    FROM (SELECT * FROM webhook.attempts WHERE event_id = $1 OFFSET 0) AS attempts
+    ORDER BY started_at, attempt
     LIMIT $2
 ) AS made
 ORDER BY made.started_at, made.attempt;
