@@ -24,7 +24,8 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats
-from webhook_dispatcher.storage.insight import MAX_EVENTS, insight
+from webhook_dispatcher.storage.insight import MAX_ATTEMPTS, MAX_EVENTS, insight
+from webhook_dispatcher.storage.statements import load
 
 Explain = Callable[..., Awaitable[tuple[int, str, str]]]
 CHARGE = '{"id": "ch_1"}'
@@ -497,6 +498,22 @@ async def test_attempts_whose_day_was_dropped_are_said_to_be_gone(
     said = await told(explain, event.id)
     assert "1 attempt of it is no longer in the log." in said
     assert "There is no attempt in the log." in said
+
+
+async def test_of_more_attempts_than_are_read_the_first_ones_are(storage: StorageHarness) -> None:
+    # The last ones lie in front, and no index leads past them.
+    await storage.db.execute(
+        "INSERT INTO webhook.attempt_log "
+        "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
+        "SELECT $1, 'm', n, 'manual', date_trunc('day', clock_timestamp(), 'UTC') + n * interval '1 ms', 1, "
+        "'timeout' FROM generate_series(200, 1, -1) AS n",
+        event := uuid4(),
+    )
+    statement = load("insight")["read_attempts"].text
+    async with administration(storage.database.dsn("webhook_admin")) as admin:
+        await admin.connection.execute("SET enable_indexscan = off")
+        found = await admin.connection.fetch(statement, event, MAX_ATTEMPTS)
+    assert [row["attempt"] for row in found] == list(range(1, MAX_ATTEMPTS + 1))
 
 
 async def test_a_charge_that_another_merchant_has_many_events_of_is_found_and_its_first_events_are(
