@@ -549,7 +549,7 @@ QUESTIONS: Mapping[str, Question] = {
     # heartbeat
     "note_dispatcher": Question(
         ("'d7'", "'h'", "'1'", "1", "1", "ARRAY[]::text[]", "ARRAY[]::text[]")
-        + ("ARRAY['delivered', 'timeout']", "ARRAY[1, 2]"),
+        + ("ARRAY['delivered', 'timeout']", "ARRAY[1, 2]", "'{}'"),
         2,
     ),
     "remove_dispatcher": Question(("'d7'", "ARRAY['delivered', 'timeout']", "ARRAY[1, 2]"), 2),
@@ -563,7 +563,6 @@ QUESTIONS: Mapping[str, Question] = {
     "show_oldest_waiting": Question((SESSION, str(ASKED), str(ASKED)), 2 * ASKED),
     "show_pause_of_everything": Question((SESSION,), VIEWS),
     "show_dispatchers": Question((SESSION, "'35 seconds'", str(ASKED)), ASKED),
-    "is_any_dispatcher_alive": Question((SESSION, "'35 seconds'"), ASKED),
     "show_attempts_by_step": Question(
         (SESSION, f"{NOW} - interval '{ASKED} minutes'", "'15 minutes'"), ASKED
     ),

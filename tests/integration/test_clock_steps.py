@@ -123,7 +123,8 @@ KEPT = {
     ),
     "a dead dispatcher's note": (
         load("heartbeat")["note_dispatcher"]
-        .text.replace("$1", "'o'")
+        .text.replace("$10", "NULL")
+        .replace("$1", "'o'")
         .replace("$2", "'h'")
         .replace("$3", "'1'")
         .replace("$4", "0")

@@ -292,7 +292,6 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "all API keys": (("show_all_api_keys", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "whose a key is": (("show_merchant_of_key", "{person}", "'client'"), 4),
     "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 4),
-    "whether a dispatcher is alive": (("is_any_dispatcher_alive", "{person}", "'1 minute'"), 4),
     "kept since": (("show_kept", "{person}"), 4 * PARTITIONS),
     "whether charges are indexed": (("is_charge_shown", "{person}"), 1),
     "who asks": (("is_somebody", "{person}"), 1),

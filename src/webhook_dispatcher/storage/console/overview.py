@@ -149,8 +149,7 @@ class Overviews:
 
     async def is_any_alive(self, session: bytes) -> bool:
         """Tell whether a dispatcher noted itself within SILENT."""
-        [row] = await self._ask("is_any_dispatcher_alive", session, SILENT)
-        return bool(row["is_any_alive"])
+        return any(row.is_alive for row in await self.dispatchers(session))
 
     async def pause(self, session: bytes) -> Pause | None:
         """Return the command that paused everything, if one did last."""

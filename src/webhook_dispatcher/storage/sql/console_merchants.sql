@@ -562,7 +562,7 @@ CROSS JOIN LATERAL (
     FROM webhook.console_api_keys AS keys
     WHERE me.name IS NOT NULL AND keys.id < $2
     ORDER BY keys.id DESC
-    LIMIT $3
+    LIMIT (SELECT $3::bigint)
 ) AS page
 ORDER BY page.id DESC;
 

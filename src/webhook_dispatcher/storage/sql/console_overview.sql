@@ -207,27 +207,6 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.beat_at DESC, page.owner;
 
--- name: is_any_dispatcher_alive
--- Tell whether a dispatcher has noted itself lately.
--- $1 session bytea
--- $2 alive_for interval
--- row: is_any_alive boolean
--- order: one row
--- none: the session is over
-SELECT alive.is_any_alive
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT EXISTS (
-        SELECT
-        FROM webhook.console_dispatchers AS dispatchers
-        WHERE me.name IS NOT NULL
-            AND dispatchers.owner >= ''::text COLLATE "C"
-            AND dispatchers.beat_at > clock_timestamp() - $2::interval
-    ) AS is_any_alive
-    WHERE me.name IS NOT NULL
-    OFFSET 0
-) AS alive;
-
 -- name: show_attempts_by_step
 -- Count attempts by outcome in steps of time, from an instant on.
 -- $1 session bytea

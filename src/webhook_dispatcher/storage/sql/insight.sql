@@ -56,7 +56,7 @@ FROM (
         SELECT event_id, seq, charge_id
         FROM webhook.charges
         WHERE charge_id = $1 AND ($2::text IS NULL OR merchant_id = $2)
-        LIMIT 10 * $3
+        LIMIT 10 * $3::bigint
     ) AS found
     ORDER BY found.seq
     LIMIT $3
