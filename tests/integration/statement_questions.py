@@ -363,7 +363,19 @@ QUESTIONS: Mapping[str, Question] = {
         2 * ASKED,
     ),
     "reopen_finished": Question((*IN_LOG,), ASKED),
-    "find_skippable": Question((MERCHANT, "0", "'infinity'", str(ASKED), str(ASKED)), ASKED),
+    "find_skippable": Question(
+        (
+            "NULL",
+            "0",
+            LONG_AGO,
+            "'infinity'",
+            "ARRAY['charge.succeeded']",
+            "'ch_0123456789'",
+            str(ASKED),
+            str(ASKED),
+        ),
+        2 * ASKED,
+    ),
     "lock_and_recall_lanes": Question((NAMES,), ASKED),
     "skip_deliveries": Question((SEQS,), ASKED),
     # upkeep
@@ -617,8 +629,10 @@ QUESTIONS: Mapping[str, Question] = {
         + ("7", "ARRAY['failing']", str(ASKED)),
         3 * ASKED,
     ),
-    "show_skip": Question((SESSION, NOW, str(ASKED), "10"), 2 * ASKED),
-    "show_skip_of": Question((SESSION, f"'{HOT_ONE}'", NOW, str(ASKED)), 2 * ASKED),
+    "show_skip": Question((SESSION, LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED), "10"), 2 * ASKED),
+    "show_skip_of": Question(
+        (SESSION, f"'{HOT_ONE}'", LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED)), 2 * ASKED
+    ),
     "show_states": Question((SESSION, f"ARRAY[{_uuid(LOGGED)}]", "'test'"), VIEWS),
     "show_kept": Question((SESSION,), 100),
     "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),

@@ -149,6 +149,7 @@ def _recovery(
 EVENT = "lpad('1000', 32, '0')::uuid"
 NOW = "clock_timestamp()"
 COUNTED = MAX_COUNTED + 1
+SKIPPED = f"{NOW} - interval '6 hours'", NOW, "ARRAY['charge.reversed']", "'ch_none'"
 ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "all": (_list(), PAGE),
     "all, further on": (_list("{rows} / 2"), PAGE),
@@ -212,9 +213,9 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "a retry of what failed": (_recovery("show_recovery", "{person}", kinds="ARRAY['failed']"), COUNTED),
     "a recovery of a large merchant": (_recovery("show_recovery_of", "{person}", "'m0'"), 2 * COUNTED),
     "a recovery of a small merchant": (_recovery("show_recovery_of", "{person}", "'m7'"), 50),
-    "a skip": (("show_skip", "{person}", NOW, str(COUNTED), "10"), COUNTED),
+    "a skip": (("show_skip", "{person}", *SKIPPED, str(COUNTED), "10"), COUNTED),
     "how ticked ones stand": (("show_states", "{person}", f"ARRAY[{EVENT}]::uuid[]", "'test'"), 50),
-    "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", NOW, str(COUNTED)), 20),
+    "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", *SKIPPED, str(COUNTED)), 20),
     "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
     "counts": (("show_counts", "{person}", str(COUNTED)), 4 * COUNTED),
     "what waits longest": (

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.console_readers import console_pool, reader_of
 from tests.integration.storage_harness import StorageHarness
-from webhook_dispatcher.domain.command import RECOVERABLE, LeaveOut, Recover, Skip
+from webhook_dispatcher.domain.command import LONG_AGO, RECOVERABLE, LeaveOut, Recover, Skip
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
 from webhook_dispatcher.storage.console import merchants as merchants_module
@@ -488,8 +488,13 @@ async def test_a_preview_counts_what_the_command_line_counts(
         if merchant_id == "m" and kinds == RECOVERIES[0]:
             assert counted[0][0] == 1, "of two that wait the next attempt of one is the last"
         assert (shown.merchants, shown.more_merchants) == (said.merchants if merchant_id is None else {}, 0)
-    skip = Skip(merchant_id, now)
-    assert (await previews.skip(console.viewer, skip)).kinds == (await command_line.preview_skip(skip)).kinds
+    await console.db.execute("UPDATE webhook.outbox SET type = 'charge.failed' WHERE seq % 3 = 0")
+    half = await console.db.fetchval("SELECT created_at FROM webhook.outbox ORDER BY seq OFFSET 9 LIMIT 1")
+    for since, (_, *which) in product((LONG_AGO, half), RECOVERIES):
+        skip = Skip(merchant_id, now, since, *which)  # type: ignore[arg-type]
+        shown, said = await previews.skip(console.viewer, skip), await command_line.preview_skip(skip)
+        assert (shown.kinds, shown.types, shown.has_more) == (said.kinds, said.types, False), which
+        assert (shown.merchants, shown.more_merchants) == (said.merchants if merchant_id is None else {}, 0)
 
 
 async def test_a_preview_says_where_there_may_be_more(

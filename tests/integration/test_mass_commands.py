@@ -1,10 +1,12 @@
 """What recover and skip find, and do to what they find. Source: contract 3, `recover`, `skip`."""
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -306,6 +308,77 @@ async def test_what_is_owed_and_old_is_skipped_and_its_lane_recalled(
     assert (await storage.lane("n"))["merchant_id"] == "n", "made, so that nobody leases it meanwhile"
 
 
+OWE = """
+INSERT INTO webhook.outbox (merchant_id, type, object, created_at, attempts, due_at)
+VALUES (
+    $1, $2, $3, clock_timestamp() - make_interval(mins => $4),
+    CASE WHEN $5 THEN 1 ELSE 0 END, CASE WHEN $5 THEN clock_timestamp() + interval '1 hour' END
+)
+RETURNING seq
+"""
+WRONG = "charge.failed"
+OF_CHARGE = '{"id": "ch_1"}'
+
+
+@pytest.mark.parametrize(
+    ("merchant", "ago", "which", "taken"),
+    [
+        ("m", (60, 0), {"types": (WRONG,)}, "bcd"),
+        (None, (60, 0), {"types": (WRONG,)}, "bcde"),
+        (None, (60, 0), {"types": (WRONG, "charge.created")}, "abcde"),
+        (None, (60, 0), {"types": ("charge.reversed",)}, ""),
+        (None, (60, 0), {"charge": "ch_1"}, "ace"),
+        ("m", (60, 0), {"types": (WRONG,), "charge": "ch_1"}, "c"),
+        (None, (25, 15), {}, "bc"),
+        ("m", (25, 15), {"types": (WRONG,), "charge": "ch_1"}, "c"),
+    ],
+)
+async def test_a_skip_takes_what_its_preview_counted_and_nothing_else(
+    storage: StorageHarness,
+    here: Daemon,
+    transaction: Transaction,
+    admin: Administration,
+    merchant: str | None,
+    ago: tuple[int, int],
+    which: dict[str, Any],
+    taken: str,
+) -> None:
+    owed = {
+        "a": ("m", "charge.created", OF_CHARGE, 30, False),
+        "b": ("m", WRONG, "{}", 20, False),
+        "c": ("m", WRONG, OF_CHARGE, 20, True),
+        "d": ("m", WRONG, "{}", 10, False),
+        "e": ("n", WRONG, OF_CHARGE, 10, False),
+        "f": ("$platform", "delivery.failed", "{}", 20, True),
+    }
+    seqs = {name: await storage.db.fetchval(OWE, *values) for name, values in owed.items()}
+    now = await storage.now()
+    since, before = (now - timedelta(minutes=minutes) for minutes in ago)
+    wanted = Skip(merchant, before, since, **which)
+    preview = await admin.preview_skip(wanted)
+    kinds = Counter("pending_retry" if owed[name][4] else "pending" for name in taken)
+    assert (preview.kinds, preview.total) == (kinds, len(taken))
+    assert preview.types == Counter(owed[name][1] for name in taken)
+    assert preview.merchants == Counter(owed[name][0] for name in taken)
+    assert await skip(transaction, wanted) == preview.types
+    left = {row["seq"] for row in await storage.db.fetch("SELECT seq FROM webhook.outbox")}
+    assert left == {seq for name, seq in seqs.items() if name not in taken}
+
+
+async def test_what_is_behind_a_skipped_event_goes_on_in_order(
+    storage: StorageHarness, here: Daemon, transaction: Transaction
+) -> None:
+    kinds = "charge.created", WRONG, "charge.created"
+    first, wrong, last = [await storage.db.fetchval(OWE, "m", kind, "{}", 1, False) for kind in kinds]
+    _, events = await here.claim("m")
+    assert [event.seq for event in events] == [first, wrong, last]
+    assert await skip(transaction, Skip("m", await storage.now(), types=(WRONG,))) == {WRONG: 1}
+    assert (await storage.lane("m"))["recalled"], "whoever holds the lane may send nothing more of it"
+    await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity', recalled = false")
+    _, events = await here.claim("m")
+    assert [event.seq for event in events] == [first, last]
+
+
 @pytest.mark.parametrize(
     ("status", "state", "reason"), [(200, "delivered", None), (503, "failed", "skipped")]
 )
@@ -461,6 +534,9 @@ async def test_a_preview_is_bounded(
     assert list(preview.merchants)[:2] == ["m24", "m23"]
     monkeypatch.setattr("webhook_dispatcher.storage.administration.COUNT_LIMIT", 9)
     assert (await admin.preview_skip(Skip("m11", await storage.now()))).kinds == {"pending": 10}
+    await storage.db.execute("UPDATE webhook.outbox SET created_at = created_at WHERE merchant_id < 'm03'")
+    first = await admin.preview_skip(Skip(None, await storage.now()))
+    assert first.merchants == {"m03": 4, "m02": 3, "m01": 2, "m00": 1}, "those that it would give up first"
     assert COUNT_LIMIT == 100_000
 
 
@@ -530,6 +606,15 @@ async def test_whose_event_it_is_and_whether_that_is_paused(
             everything,
         )
     assert await admin.find_pause_of(await storage.db.fetchval("SELECT gen_random_uuid()")) is None
+    again = await storage.db.fetchval("UPDATE webhook.outbox SET id = $1 RETURNING id", uuid4())
+    for merchant in ("before", "m", "after"):
+        old = await log(storage, merchant)
+        await storage.db.execute("UPDATE webhook.delivery_log SET event_id = $1 WHERE seq = $2", again, old)
+    for whose in ("m", "after"):
+        reused = await admin.find_pause_of(again)
+        assert reused is not None
+        assert reused.merchant_id == whose, "what is owed, then the latest"
+        await storage.db.execute("DELETE FROM webhook.outbox")
 
 
 async def test_the_platform_is_left_out_of_what_is_done_to_all(

@@ -343,6 +343,17 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
     ),
     ("skip m1 --before PT24H --yes", "skip", "m1", {"before": "2026-11-19T08:15:30.123Z"}),
     ("skip --all --before PT24H --yes", "skip", None, {"before": "2026-11-19T08:15:30.123Z", "all": True}),
+    (
+        "skip m1 --since PT25H --before PT24H --type charge.failed --type charge.created --charge ch_1 --yes",
+        "skip",
+        "m1",
+        {
+            "since": "2026-11-19T07:15:30.123Z",
+            "before": "2026-11-19T08:15:30.123Z",
+            "types": ["charge.failed", "charge.created"],
+            "charge": "ch_1",
+        },
+    ),
     ("test-event m1", "test_event", "m1", {}),
     ("pause m1", "pause", "m1", {}),
     ("pause --all", "pause", None, {}),

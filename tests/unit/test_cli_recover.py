@@ -1,7 +1,8 @@
 """What `recover`, `skip`, `commands stop` and `deliveries retry` show before, while and after they act."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 
 import pytest
 
@@ -15,6 +16,18 @@ RANGE = "--since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z"
 MANY = Preview(
     100_000, True, {"failed": 60_001, "delivered": 40_000}, {f"m{n}": 100 - n for n in range(20)}, 1_234
 )
+
+
+NOTHING = dict.fromkeys(("kind", "type", "merchant_id"))
+ROWS: tuple[dict[str, object], ...] = (
+    NOTHING | {"kind": "pending", "deliveries": 1},
+    NOTHING | {"kind": "pending_retry", "deliveries": 3},
+    NOTHING | {"type": "charge.created", "deliveries": 2},
+    NOTHING | {"type": "charge.failed", "deliveries": 2},
+    NOTHING | {"merchant_id": "m1", "deliveries": 4},
+    NOTHING | {"deliveries": 7},
+)
+"""Of a preview, in the order that it shows; the last counts merchants."""
 
 
 @pytest.fixture
@@ -40,6 +53,30 @@ def test_a_dry_run_shows_how_many_and_asks_for_nothing(shell: Shell) -> None:
     assert (code, database.requests) == (0, [])
     assert "5 to be given up without an attempt, created before 2026-11-20T00:00:00.000Z" in out
     assert isinstance(database.previewed[1], Skip)
+
+
+def test_a_dry_run_of_a_skip_shows_which_events_these_are(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.preview = replace(SOME, kinds={"pending": 5}, types={"charge.failed": 5})
+    period = "--since 2026-11-20T02:00Z --before 2026-11-20T05:00Z"
+    code, out, _ = shell(f"skip m1 {period} --type charge.failed --charge ch_1 --dry-run", database)
+    assert (code, database.requests) == (0, [])
+    assert out.splitlines() == [
+        "5 to be given up without an attempt, created from 2026-11-20T02:00:00.000Z on, and before "
+        "2026-11-20T05:00:00.000Z: 5 pending",
+        "  type charge.failed: 5",
+        "  m1: 5",
+    ]
+    since, before = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (2, 5))
+    assert database.previewed == [Skip("m1", before, since, ("charge.failed",), "ch_1")]
+
+
+def test_a_preview_is_in_the_same_order_whichever_row_came_first() -> None:
+    for rows in permutations(ROWS):
+        preview = Preview.of(rows)
+        assert list(preview.kinds.items()) == [("pending", 1), ("pending_retry", 3)]
+        assert list((preview.types or {}).items()) == [("charge.created", 2), ("charge.failed", 2)]
+        assert (list(preview.merchants), preview.more_merchants, preview.total) == (["m1"], 6, 4)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +115,14 @@ def test_a_preview_says_what_was_given_up_after_the_range(shell: Shell, preview:
 
 
 @pytest.mark.parametrize("line", ["skip m1 --before now", "recover m1 --since PT3H --until now"])
-def test_now_is_the_databases_time(shell: Shell, line: str) -> None:
+def test_now_is_the_databases_time_in_milliseconds_as_the_command_has_it(shell: Shell, line: str) -> None:
     database = FakeAdministration()
     code, _, _ = shell(f"{line} --dry-run", database)
     (wanted,) = database.previewed
-    assert (code, wanted.before if isinstance(wanted, Skip) else wanted.until) == (0, NOW)
+    assert (code, wanted.before if isinstance(wanted, Skip) else wanted.until) == (
+        0,
+        NOW.replace(microsecond=123_000),
+    )
 
 
 def test_a_preview_of_many_says_where_it_ended(shell: Shell) -> None:
@@ -122,6 +162,7 @@ def test_where_there_is_nothing_to_do_nothing_is_asked_for(shell: Shell, line: s
         f"recover m1 {RANGE} --type webhook.test",
         "skip m1",
         "skip --before PT1H",
+        "skip m1 --before now --type webhook.test",
     ],
 )
 def test_what_is_missing_or_unknown_is_bad_usage(shell: Shell, line: str) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -111,6 +112,16 @@ Before = Annotated[
         help="What was created before that instant, or before now.",
     ),
 ]
+CreatedSince = Annotated[
+    Moment | None,
+    typer.Option(
+        "--since",
+        parser=parse_moment,
+        metavar="WHEN",
+        help="What was created from 2026-11-20T14:00:00Z on, or from PT3H ago on.",
+    ),
+]
+Charge = Annotated[str | None, typer.Option("--charge", help="Only events of this charge.")]
 
 
 def ask_recover(
@@ -120,7 +131,7 @@ def ask_recover(
     everything: Everything = False,
     until: Until = None,
     event_types: Types = None,
-    charge: Annotated[str | None, typer.Option("--charge", help="Only events of this charge.")] = None,
+    charge: Charge = None,
     states: States = None,
     with_last_attempts: WithLastAttempts = False,
     with_failing: WithFailing = False,
@@ -143,16 +154,16 @@ def ask_recover(
 
     async def look(database: Administration) -> tuple[Preview, dict[str, Any]]:
         await check_known(merchant, database)
-        start = await resolved(since, database) or LONG_AGO
-        end = await resolved(until, database) or await database.database_time()
-        types = tuple(event_types) if event_types else None
+        start = _given(await resolved(since, database) or LONG_AGO)
+        end = _given(await resolved(until, database) or await database.database_time())
+        types = tuple(event_types or ()) or None
         scope = merchant, start, end, limit or 0, chosen, types, charge
         wanted = Recover(*scope, leave_out=leave_out, retries=retries)
         args = {
             "since": render_instant(start),
             "until": render_instant(end),
             "states": list(chosen),
-            "types": list(types) if types else None,
+            "types": event_types or None,
             "charge": charge,
             "leave_out": list(leave_out) or None,
             "limit": limit,
@@ -176,6 +187,9 @@ def ask_skip(
     before: Before,
     merchant: MerchantOrAll = None,
     everything: Everything = False,
+    since: CreatedSince = None,
+    event_types: Types = None,
+    charge: Charge = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     wait: Wait = True,
@@ -188,14 +202,25 @@ def ask_skip(
     check_one_or_all(merchant, everything)
     session = session_of(context, shard)
 
-    async def look(database: Administration) -> tuple[Preview, ControlRequest]:
-        end = await before.resolve(database)
-        args = {"before": render_instant(end), "all": everything or None}
-        request = request_of(CommandName.SKIP, requested_by, merchant, args)
-        return await database.preview_skip(Skip(merchant, end)), request
+    async def look(database: Administration) -> tuple[Preview, dict[str, Any]]:
+        await check_known(merchant, database)
+        start = _given(await resolved(since, database) or LONG_AGO)
+        end = _given(await before.resolve(database))
+        args = {
+            "since": render_instant(start) if since else None,
+            "before": render_instant(end),
+            "types": event_types or None,
+            "charge": charge,
+            "all": everything or None,
+        }
+        types = tuple(event_types or ()) or None
+        return await database.preview_skip(Skip(merchant, end, start, types, charge)), args
 
-    preview, request = session.work(look)
-    said = f"to be given up without an attempt, created before {request.args['before']}"
+    preview, args = session.work(look)
+    counted = None if preview.has_more else preview.total
+    request = request_of(CommandName.SKIP, requested_by, merchant, {**args, "counted": counted})
+    begin = f"from {args['since']} on, and " if since else ""
+    said = f"to be given up without an attempt, created {begin}before {args['before']}"
     if _is_to_be_done(preview, said, dry_run, yes, as_json):
         progress = Progress() if as_json else News(session, amount(preview))
         carry_out(session, request, deadline if wait else None, as_json, progress)
@@ -212,6 +237,11 @@ def stop(
     if not session_of(context, shard).change(lambda database: database.stop_command(command_id, who)):
         raise Refused(f"command {command_id} is no recover, skip or retry-failed that goes on")
     typer.echo(f"command {command_id} ends after its chunk")
+
+
+def _given(instant: datetime) -> datetime:
+    """Return an instant in whole milliseconds, as commands have it: what is previewed is what they do."""
+    return datetime.fromisoformat(render_instant(instant))
 
 
 def _is_to_be_done(
@@ -233,13 +263,14 @@ def _is_to_be_done(
 
 
 def describe(preview: Preview, said: str) -> list[str]:
-    """Say how many deliveries a command would be about: by state, and by merchant."""
+    """Say how many deliveries a command would be about: by state, merchant and, of a skip, type."""
     later = given_up_later(preview)
     if not preview.total:
         return [f"none is {said}", *later]
     of_more = " (of the first so many)" if preview.has_more else ""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in preview.kinds.items())
     lines = [f"{amount(preview)} {said}: {kinds}{of_more}"]
+    lines += [f"  type {shown(name)}: {count:,}" for name, count in (preview.types or {}).items()]
     lines += [f"  {shown(merchant)}: {count:,}" for merchant, count in preview.merchants.items()]
     if preview.more_merchants:
         lines.append(f"  and {preview.more_merchants:,} more merchants")

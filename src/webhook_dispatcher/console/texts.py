@@ -540,13 +540,16 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "act.skip_all": ("Skip", "Пропустить", "O‘tkazib yuborish"),
         "act.skip_all_about": (
             (
-                "Everything that waits is given up as skipped, and nothing of it is sent. Sending again "
+                "What waits and matches is given up as skipped, and nothing of it is sent. Sending again "
                 "takes it back."
             ),
-            "Всё ожидающее помечается пропущенным и не отправляется. Вернуть можно повторной отправкой.",
             (
-                "Kutayotgan hamma narsa o‘tkazib yuboriladi va yuborilmaydi. Qayta yuborish bilan qaytarish "
-                "mumkin."
+                "Подходящее из ожидающего помечается пропущенным и не отправляется. Вернуть можно повторной "
+                "отправкой."
+            ),
+            (
+                "Kutayotganlardan mos kelganlari o‘tkazib yuboriladi va yuborilmaydi. Qayta yuborish bilan "
+                "qaytarish mumkin."
             ),
         ),
         "act.delivered_too": (
@@ -611,6 +614,11 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Times are of when deliveries ended; what waits for a retry is meant whenever it began.",
             "Время — когда доставки завершились; ожидающее повтора входит независимо от начала.",
             "Vaqt — yetkazishlar tugagan payt; takrorni kutayotganlar boshlanishidan qat’i nazar kiradi.",
+        ),
+        "act.times_created": (
+            "Times are of when events were created.",
+            "Время — когда события созданы.",
+            "Vaqt — hodisalar yaratilgan payt.",
         ),
         "act.last": ("Last {span}", "Последние {span}", "Oxirgi {span}"),
         "act.changed": (

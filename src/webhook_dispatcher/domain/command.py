@@ -22,6 +22,8 @@ MAX_RETRIED = 10_000_000
 RECOVERED_BY_DEFAULT = (State.FAILED, State.PENDING_RETRY, State.DELIVERED)
 RECOVERABLE = (*map(str, RECOVERED_BY_DEFAULT), str(FailedReason.SKIPPED))
 """What `recover` may be asked for: states, and those skipped, which `failed` does not include."""
+KINDS = (str(State.PENDING), *RECOVERABLE)
+"""What previews of mass commands count, in the order in which they show it."""
 SENT_AGAIN = (State.FAILED,)
 """What people are offered to send again first: nothing is lost by that. They ask for all else by name."""
 RECOVERABLE_TYPES = tuple(name for name in EVENT_TYPES if name != TEST_EVENT_TYPE)
@@ -244,8 +246,7 @@ class Recover:
             period.until,
             period.limit,
             _choice(row, "states", RECOVERABLE) or tuple(map(str, RECOVERED_BY_DEFAULT)),
-            _choice(row, "types", RECOVERABLE_TYPES),
-            None if _argument(row, "charge") is None else _text(row, "charge"),
+            *_which_events(row),
             _choice(row, "leave_out", tuple(LeaveOut)) or (),
             row.created_at,
         )
@@ -253,10 +254,16 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Give up everything that is owed and was created before an instant. merchant_id: None for all."""
+    """Give up what is owed and was created within [since, before).
+
+    merchant_id: None for all. types, charge: as of Recover.
+    """
 
     merchant_id: str | None
     before: datetime
+    since: datetime = LONG_AGO
+    types: tuple[str, ...] | None = None
+    charge: str | None = None
 
     @classmethod
     def parse(cls, row: CommandRow) -> Self:
@@ -267,7 +274,8 @@ class Skip:
         before = _instant(row, "before")
         if before is None:
             _malformed(f"{row.name} needs args.before, an instant")
-        return cls(row.merchant_id, min(before, row.created_at))
+        since = _instant(row, "since") or LONG_AGO
+        return cls(row.merchant_id, min(before, row.created_at), since, *_which_events(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,15 +444,16 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.SKIP: CommandSpec(
             Skip.parse,
             "`merchant_id`, `args.before` or `args.all`, `args.before`",
-            "",
-            "what is owed (`pending` and `pending_retry`) and was created before `args.before` becomes "
-            "`failed` with the reason `skipped`, without an attempt, in chunks; an attempt in flight ends "
-            "and counts, and a 2xx makes the delivery `delivered` all the same. `$platform`'s only where it "
-            "is named. `webhook.stop_command` ends it",
+            "`args.since`, `args.types`, `args.charge`",
+            "`cancel` for many: what is owed (`pending` and `pending_retry`), was created before "
+            "`args.before`, and matches, becomes `failed` with the reason `skipped`, without an attempt, in "
+            "chunks; an attempt in flight ends and counts, and a 2xx makes the delivery `delivered` all the "
+            "same. `args.since` ≤ `created_at`; `args.types` and `args.charge` as of `recover`. "
+            "`$platform`'s only where it is named. `webhook.stop_command` ends it",
             "`skipped`; while `running` also `passed`, `reached`; `stopped` if it was",
             CommandLine(
                 ("skip",),
-                "Give up what is owed and older than an instant, without an attempt: it fails as skipped.",
+                "Give up what is owed of a range of time, without an attempt: it fails as skipped.",
                 "skip merchant-1 --before 2026-11-20T00:00:00Z --dry-run",
                 "Shows how many these are, and asks. `commands stop` ends it.",
                 "recover",
@@ -550,6 +559,12 @@ def _choice(row: CommandRow, name: str, known: tuple[str, ...]) -> tuple[str, ..
     if not isinstance(chosen, list) or not chosen or not all(word in known for word in chosen):
         _malformed(f"args.{name} is a list of some of {', '.join(known)}")
     return tuple(word for word in known if word in chosen)
+
+
+def _which_events(row: CommandRow) -> tuple[tuple[str, ...] | None, str | None]:
+    """Read of which types and of which charge events must be; None: of any."""
+    charge = None if _argument(row, "charge") is None else _text(row, "charge")
+    return _choice(row, "types", RECOVERABLE_TYPES), charge
 
 
 def _count(row: CommandRow, name: str, highest: int) -> int:

@@ -65,7 +65,7 @@ class MassTransaction(Protocol):
         ...
 
     async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
-        """Look on for what is owed and old; at most so many. Locks nothing."""
+        """Look on for what is owed and is to be skipped; at most so many. Locks nothing."""
         ...
 
     async def skip(self, found: Found) -> Mapping[str, int]:

@@ -453,8 +453,9 @@ class Administration:
 
     async def preview_skip(self, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
-        place = wanted.merchant_id, wanted.before
-        return Preview.of(await self._rows("preview_skip", *place, COUNT_LIMIT + 1, MERCHANTS_SHOWN))
+        period = wanted.merchant_id, wanted.since, wanted.before
+        which = wanted.types, wanted.charge
+        return Preview.of(await self._rows("preview_skip", *period, *which, COUNT_LIMIT + 1, MERCHANTS_SHOWN))
 
     async def find_pause_of(self, event_id: UUID) -> PauseOf | None:
         """Tell whose an event is, and whether a pause holds it up; None when it is not known."""

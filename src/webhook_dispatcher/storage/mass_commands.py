@@ -67,7 +67,8 @@ class PostgresMassTransaction:
 
     async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
-        return await self._look("find_skippable", command.merchant_id, after, command.before, limit=limit)
+        place = command.merchant_id, after, command.since, command.before
+        return await self._look("find_skippable", *place, command.types, command.charge, limit=limit)
 
     async def skip(self, found: Found) -> Mapping[str, int]:
         """See domain.mass_command.MassTransaction."""

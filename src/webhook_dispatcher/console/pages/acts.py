@@ -79,13 +79,24 @@ class Scope:
         """The merchant that it is about; None for all."""
         return self.fields.merchant or None
 
+    @property
+    def types(self) -> tuple[str, ...] | None:
+        """The types of events that it is about; None for all."""
+        return (self.fields.type,) if self.fields.type else None
+
+    @property
+    def charge(self) -> str | None:
+        """The charge that it is about; None for all."""
+        return self.fields.charge or None
+
 
 @dataclass(frozen=True, slots=True)
 class MassAct:
     """A command for all that match. fields: of the filter, which it understands. states: that it can be of.
 
-    args: of the command. has_window: it has a beginning in time. offers: those of the states that are chosen
-    at first, where people choose; they choose then, too, what is left out. None: it is about all of them.
+    args: of the command. needs_since: of all merchants it has a beginning in time. offers: those of the
+    states that are chosen at first, where people choose; they choose then, too, what is left out. None: it is
+    about all of them.
     """
 
     command: CommandName
@@ -93,7 +104,7 @@ class MassAct:
     states: tuple[str, ...]
     args: Callable[[Scope], dict[str, Any]]
     is_destructive: bool = False
-    has_window: bool = True
+    needs_since: bool = True
     offers: tuple[str, ...] | None = None
 
     @property
@@ -102,24 +113,33 @@ class MassAct:
         return self.offers is not None
 
 
+def _since_args(scope: Scope) -> dict[str, Any]:
+    return {} if scope.since is None else {"since": scope.since.isoformat()}
+
+
 def _retry_args(scope: Scope) -> dict[str, Any]:
-    begins = {} if scope.since is None else {"since": scope.since.isoformat()}
-    return {**begins, "until": scope.until.isoformat()}
+    return {**_since_args(scope), "until": scope.until.isoformat()}
+
+
+def _which_args(scope: Scope) -> dict[str, Any]:
+    return {
+        **({"types": list(scope.types)} if scope.types else {}),
+        **({"charge": scope.charge} if scope.charge else {}),
+    }
 
 
 def _recover_args(scope: Scope) -> dict[str, Any]:
-    fields = scope.fields
     return {
         **_retry_args(scope),
         **({"states": list(scope.states)} if scope.states != RECOVERED_BY_DEFAULT else {}),
         **({"leave_out": list(scope.leave_out)} if scope.leave_out else {}),
-        **({"types": [fields.type]} if fields.type else {}),
-        **({"charge": fields.charge} if fields.charge else {}),
+        **_which_args(scope),
     }
 
 
 def _skip_args(scope: Scope) -> dict[str, Any]:
-    return {"before": scope.until.isoformat(), **({} if scope.merchant else {"all": True})}
+    of_all = {} if scope.merchant else {"all": True}
+    return {**_since_args(scope), "before": scope.until.isoformat(), **_which_args(scope), **of_all}
 
 
 MASS: Mapping[str, MassAct] = {
@@ -138,11 +158,11 @@ MASS: Mapping[str, MassAct] = {
     ),
     "skip_all": MassAct(
         CommandName.SKIP,
-        frozenset({"merchant", "until", "time"}),
+        frozenset({"merchant", "type", "charge", "since", "until", "time"}),
         (State.PENDING, State.PENDING_RETRY),
         _skip_args,
         is_destructive=True,
-        has_window=False,
+        needs_since=False,
     ),
 }
 
@@ -196,6 +216,7 @@ class ActPages:
             "total": "",
             "events": [(str(event), delivery_path(event)) for event in chosen],
             "counts": [],
+            "types": [],
             "fields": [("act", name), *(("event", str(event)) for event in chosen)],
             "count": len(chosen),
             "left_out": len(all_ticked) - len(chosen),
@@ -208,7 +229,7 @@ class ActPages:
     async def _of_all(self, asked: Asked, name: str, fields: FilterFields, back: str) -> Shown:
         act = _mass_act(asked, name, fields)
         now = self._now()
-        if act.has_window and not fields.merchant and not fields.since:
+        if act.needs_since and not fields.merchant and not fields.since:
             fields = replace(fields, since=(now - RECENT).isoformat())
         scope = _scope(asked, act, fields, asked.query, now)
         preview = await self._count(asked, act, scope)
@@ -223,9 +244,11 @@ class ActPages:
             "events": [],
             "counts": [
                 (_kind(asked, kind), _shown(asked, count, preview.has_more))
-                for kind, count in sorted(
-                    preview.kinds.items(), key=lambda found: scope.states.index(found[0])
-                )
+                for kind, count in preview.kinds.items()
+            ],
+            "types": [
+                (name, _shown(asked, count, preview.has_more))
+                for name, count in (preview.types or {}).items()
             ],
             "total": _shown(asked, preview.total, preview.has_more),
             "merchants": [
@@ -251,10 +274,12 @@ class ActPages:
 
     async def _count(self, asked: Asked, act: MassAct, scope: Scope) -> Preview:
         """Count what the command would find."""
+        since = scope.since or LONG_AGO
         if act.command is CommandName.SKIP:
-            return await self.previews.skip(asked.key, Skip(scope.merchant, scope.until))
-        period = scope.since or LONG_AGO, scope.until, MAX_RETRIED
-        kinds = scope.states, (scope.fields.type,) if scope.fields.type else None, scope.fields.charge or None
+            skip = Skip(scope.merchant, scope.until, since, scope.types, scope.charge)
+            return await self.previews.skip(asked.key, skip)
+        period = since, scope.until, MAX_RETRIED
+        kinds = scope.states, scope.types, scope.charge
         wanted = Recover(scope.merchant, *period, *kinds, leave_out=scope.leave_out, retries=self.retries)
         is_retry = act.command is CommandName.RETRY_FAILED
         return await self.previews.recovery(asked.key, wanted, with_platform=is_retry)
@@ -286,7 +311,7 @@ class ActPages:
         language = asked.reader.language
         if asked.entered("again") or _is_chosen_anew(asked):
             return Moved(_recounted(asked, name, act, fields))
-        if act.has_window and not fields.merchant and not fields.since:
+        if act.needs_since and not fields.merchant and not fields.since:
             raise ActRefused(texts.say("act.needs_scope", language))
         if not fields.merchant and asked.entered("everybody") != "yes":
             raise ActRefused(texts.say("act.everybody_missing", language))
@@ -374,15 +399,18 @@ def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     return [*_act_fields(name, kept.pairs), *_choices(act, scope)]
 
 
-def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object] | None:
-    """Return the form that changes a window in time and its states; None for an act that has none."""
-    if not act.has_window:
-        return None
+def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object]:
+    """Return the form that changes a window in time and its states."""
     kept = _act_fields(name, _beside_window(act, scope.fields))
     choices = _choices(act, scope)
     return {
         "local": scope.fields.local(asked.reader.zone),
         "is_chosen_anew": bool(asked.given("changed")),
+        "times": "act.times_created"
+        if act.command is CommandName.SKIP
+        else "act.times"
+        if act.chooses_states
+        else "",
         "presets": [
             (
                 texts.say("act.last", asked.reader.language, span=amounts.span(span, asked.reader.language)),
@@ -437,7 +465,7 @@ def _beside(asked: Asked, act: MassAct, scope: Scope, preview: Preview) -> list[
 def _is_chosen_anew(asked: Asked) -> bool:
     """Tell whether the form's times or states are others than those that were counted."""
     if NEW + "since" not in asked.form:
-        return False  # a form without a window
+        return False  # it was not given by the preview's form
     zone = asked.reader.zone
     times_differ = any(
         instant(field, asked.entered(NEW + field), zone) != instant(field, asked.entered(SHOWN + field), zone)

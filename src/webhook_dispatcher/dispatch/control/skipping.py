@@ -1,4 +1,4 @@
-"""`skip`: what is owed and old ends failed, with the reason `skipped`, without an attempt."""
+"""`skip`: what is owed and matches ends failed, with the reason `skipped`, without an attempt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class SkipProgress:
 
 
 class Skipping:
-    """Gives up what is owed and old: a Work."""
+    """Gives up what is owed and matches: a Work."""
 
     chunk_size = SKIP_SIZE
     limit = NO_LIMIT

@@ -10,6 +10,7 @@ from webhook_dispatcher.domain.event import TEST_EVENT_TYPE
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.mass_commands import days
+from webhook_dispatcher.storage.previews import Counts
 from webhook_dispatcher.storage.statements import load
 
 LOOK = MAX_COUNTED + 1
@@ -24,7 +25,7 @@ class Preview:
 
     kinds: by state, or `skipped`. merchants: of a command about all, those with most.
     more_merchants: how many others were found. has_more: not everything was looked at.
-    last_attempts, failing, failing_merchants: as storage.previews has them.
+    last_attempts, failing, failing_merchants, types: as storage.previews has them.
     """
 
     kinds: Mapping[str, int]
@@ -34,6 +35,7 @@ class Preview:
     last_attempts: int = 0
     failing: int = 0
     failing_merchants: int = 0
+    types: Mapping[str, int] | None = None
 
     @property
     def total(self) -> int:
@@ -43,11 +45,9 @@ class Preview:
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
         """Read the rows of console_previews.sql."""
-        kinds = {row["kind"]: row["deliveries"] for row in rows if row["kind"] is not None}
-        merchants = {row["merchant_id"]: row["deliveries"] for row in rows if row["merchant_id"] is not None}
-        [rest] = [row for row in rows if row["kind"] is None and row["merchant_id"] is None]
-        aside = [rest.get(name, 0) for name in ("last_attempts", "failing", "failing_merchants")]
-        return cls(kinds, merchants, rest["deliveries"] - len(merchants), rest["has_more"], *aside)
+        counts = Counts.of(rows)
+        found = counts.kinds, counts.merchants, counts.more_merchants, counts.rest["has_more"]
+        return cls(*found, *counts.aside, counts.types)
 
 
 class Previews:
@@ -71,10 +71,11 @@ class Previews:
 
     async def skip(self, session: bytes, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
+        which = wanted.since, wanted.before, wanted.types, wanted.charge
         if wanted.merchant_id is not None:
-            rows = await self._ask("show_skip_of", session, wanted.merchant_id, wanted.before, LOOK)
+            rows = await self._ask("show_skip_of", session, wanted.merchant_id, *which, LOOK)
         else:
-            rows = await self._ask("show_skip", session, wanted.before, LOOK, MERCHANTS_SHOWN)
+            rows = await self._ask("show_skip", session, *which, LOOK, MERCHANTS_SHOWN)
         return Preview.of(rows)
 
     async def states(self, session: bytes, events: Sequence[UUID]) -> Mapping[UUID, str]:

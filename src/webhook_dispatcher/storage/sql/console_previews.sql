@@ -19,9 +19,9 @@
 -- $14 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
--- order: first the kinds, then one row without kind and merchant that counts merchants, says whether a look ended early, and
---   counts, of all that matches, what waits for its last attempt, and whose latest attempt failed; then the merchants that
---   have most
+-- order: none; a row for each kind and those merchants that have most, and one without kind and merchant that counts merchants,
+--   says whether a look ended early, and counts, of all that matches, what waits for its last attempt, and whose latest attempt
+--   failed
 -- none: the session is over
 SELECT page.*
 FROM webhook.console_reader($1) AS me
@@ -208,46 +208,55 @@ CROSS JOIN LATERAL (
 -- name: show_skip
 -- Count what a skip would give up of all merchants: the oldest that are owed.
 -- $1 session bytea
--- $2 before timestamptz
--- $3 look bigint
--- $4 merchants_shown bigint
--- row: kind text, merchant_id text, deliveries bigint, has_more boolean
--- order: as of show_recovery
+-- $2 since timestamptz
+-- $3 before timestamptz
+-- $4 types text[], or null
+-- $5 charge text, or null
+-- $6 look bigint
+-- $7 merchants_shown bigint
+-- row: kind text, type text, merchant_id text, deliveries bigint, has_more boolean
+-- order: none; a row for each kind, each type and those merchants that have most, and one without any of them that
+--   counts merchants and says whether a look ended early
 -- none: the session is over
 SELECT page.*
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     WITH looked AS MATERIALIZED (
         SELECT
-            CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind, owed.merchant_id,
-            owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $2
-            AND owed.merchant_id <> '$platform' AS is_meant
+            CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind, owed.merchant_id, owed.type,
+            owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at >= $2 AND owed.created_at < $3
+            AND owed.merchant_id <> '$platform' AS is_meant,
+            CASE WHEN $5::text IS NOT NULL THEN owed.charge_id END AS charge_id
         FROM webhook.console_owed AS owed
         WHERE me.name IS NOT NULL
         ORDER BY owed.seq
-        LIMIT (SELECT $3::bigint)
+        LIMIT (SELECT $6::bigint)
     ),
     meant AS MATERIALIZED (
-        SELECT looked.kind, looked.merchant_id, count(*) AS deliveries
+        SELECT looked.kind, looked.type, looked.merchant_id, count(*) AS deliveries
         FROM looked
         WHERE looked.is_meant
-        GROUP BY looked.kind, looked.merchant_id
+            AND ($4::text[] IS NULL OR looked.type = ANY($4))
+            AND ($5::text IS NULL OR looked.charge_id = $5)
+        GROUP BY looked.kind, looked.type, looked.merchant_id
     )
-    (
-        SELECT meant.kind, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries, false AS has_more
-        FROM meant
-        GROUP BY meant.kind
-    )
+    SELECT
+        meant.kind, NULL::text AS type, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries,
+        false AS has_more
+    FROM meant
+    GROUP BY meant.kind
     UNION ALL
-    SELECT NULL, NULL, count(DISTINCT meant.merchant_id), (SELECT count(*) FROM looked) >= $3
+    SELECT NULL, meant.type, NULL, sum(meant.deliveries)::bigint, false FROM meant GROUP BY meant.type
+    UNION ALL
+    SELECT NULL, NULL, NULL, count(DISTINCT meant.merchant_id), (SELECT count(*) FROM looked) >= $6
     FROM meant
     UNION ALL
     (
-        SELECT NULL, meant.merchant_id, sum(meant.deliveries)::bigint AS deliveries, false
+        SELECT NULL, NULL, meant.merchant_id, sum(meant.deliveries)::bigint AS deliveries, false
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $4
+        LIMIT $7
     )
 ) AS page;
 
@@ -255,39 +264,59 @@ CROSS JOIN LATERAL (
 -- Like show_skip, of one merchant.
 -- $1 session bytea
 -- $2 merchant_id text
--- $3 before timestamptz
--- $4 look bigint
--- row: kind text, merchant_id text, deliveries bigint, has_more boolean
--- order: as of show_recovery_of
+-- $3 since timestamptz
+-- $4 before timestamptz
+-- $5 types text[], or null
+-- $6 charge text, or null
+-- $7 look bigint
+-- row: kind text, type text, merchant_id text, deliveries bigint, has_more boolean
+-- order: as of show_skip, without merchants
 -- none: the session is over
 SELECT page.*
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     WITH looked AS MATERIALIZED (
         (
-            SELECT 'pending' AS kind, owed.created_at < $3 AS is_meant
+            SELECT
+                'pending' AS kind, owed.type, owed.created_at, true AS is_meant,
+                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END AS charge_id
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NULL
             ORDER BY owed.merchant_id, owed.seq
-            LIMIT (SELECT $4::bigint)
+            LIMIT (SELECT $7::bigint)
         )
         UNION ALL
         (
-            SELECT 'pending_retry', owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $3
+            SELECT
+                'pending_retry', owed.type, owed.created_at, owed.on_failure IS DISTINCT FROM 'delivered',
+                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
             ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $4::bigint)
+            LIMIT (SELECT $7::bigint)
         )
+    ),
+    meant AS MATERIALIZED (
+        SELECT looked.kind, looked.type, count(*) AS deliveries
+        FROM looked
+        WHERE looked.is_meant
+            AND looked.created_at >= $3
+            AND looked.created_at < $4
+            AND ($5::text[] IS NULL OR looked.type = ANY($5))
+            AND ($6::text IS NULL OR looked.charge_id = $6)
+        GROUP BY looked.kind, looked.type
     )
-    SELECT looked.kind, NULL::text AS merchant_id, count(*) AS deliveries, false AS has_more
-    FROM looked
-    WHERE looked.is_meant
-    GROUP BY looked.kind
+    SELECT
+        meant.kind, NULL::text AS type, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries,
+        false AS has_more
+    FROM meant
+    GROUP BY meant.kind
+    UNION ALL
+    SELECT NULL, meant.type, NULL, sum(meant.deliveries)::bigint, false FROM meant GROUP BY meant.type
     UNION ALL
     SELECT
-        NULL, NULL, 0,
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.kind) AS each) >= $4, false)
+        NULL, NULL, NULL, 0,
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.kind) AS each) >= $7, false)
 ) AS page;
 
 -- name: show_states

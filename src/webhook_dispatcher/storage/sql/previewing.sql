@@ -15,8 +15,9 @@
 -- $10 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, looked bigint, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
--- order: first the kinds by name, then one row without kind and merchant that counts merchants, and of all that matches what waits
---   for its last attempt, and whose latest attempt failed; then the merchants that have most
+-- order: none; a row for each kind and those merchants that have most, and one without kind and merchant that counts merchants,
+--   and of all that matches what waits for its last attempt, and whose latest attempt failed. Of more than $9 any are counted:
+--   to have them in an order, all that match would have to be read
 WITH matching AS MATERIALIZED (
     SELECT waiting.kind, waiting.merchant_id, waiting.is_last, endpoints.failing_since IS NOT NULL AS is_failing
     FROM (
@@ -58,14 +59,11 @@ meant AS MATERIALIZED (
     FROM matching
     WHERE NOT (matching.is_last AND 'last_attempts' = ANY($8)) AND NOT (matching.is_failing AND 'failing' = ANY($8))
 )
-(
-    SELECT
-        meant.kind, NULL::text AS merchant_id, count(*) AS deliveries, NULL::bigint AS looked,
-        NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
-    FROM meant
-    GROUP BY meant.kind
-    ORDER BY meant.kind
-)
+SELECT
+    meant.kind, NULL::text AS merchant_id, count(*) AS deliveries, NULL::bigint AS looked,
+    NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
+FROM meant
+GROUP BY meant.kind
 UNION ALL
 SELECT
     NULL, NULL, (SELECT count(DISTINCT meant.merchant_id) FROM meant), count(*), count(*) FILTER (WHERE matching.is_last),
@@ -109,43 +107,53 @@ FROM (
 ) AS counted;
 
 -- name: preview_skip
--- Count what a skip would give up, by state and by merchant.
+-- Count what a skip would give up, by state, by type and by merchant; where that is more than it may count, those
+-- that it gives up first.
 -- $1 merchant_id text
--- $2 before timestamptz
--- $3 most bigint
--- $4 merchants_shown bigint
--- row: kind text, merchant_id text, deliveries bigint
--- order: as of preview_recovery
+-- $2 since timestamptz
+-- $3 before timestamptz
+-- $4 types text[]
+-- $5 charge text
+-- $6 most bigint
+-- $7 merchants_shown bigint
+-- row: kind text, type text, merchant_id text, deliveries bigint
+-- order: none; a row for each kind, each type and those merchants that have most, and one without any of them that
+--   counts merchants
 WITH matching AS MATERIALIZED (
     SELECT
         CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind,
+        owed.type,
         owed.merchant_id
     FROM webhook.owed
     WHERE
         owed.on_failure IS DISTINCT FROM 'delivered'
-        AND owed.created_at < $2
+        AND owed.created_at >= $2
+        AND owed.created_at < $3
         AND ($1::text IS NULL AND owed.merchant_id <> '$platform' OR owed.merchant_id = $1)
-    LIMIT $3
+        AND ($4::text[] IS NULL OR owed.type = ANY($4))
+        AND ($5::text IS NULL OR owed.charge_id = $5)
+    ORDER BY owed.seq
+    LIMIT $6
 )
-(
-    SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries
-    FROM matching
-    GROUP BY matching.kind
-    ORDER BY matching.kind
-)
+SELECT matching.kind, NULL::text AS type, NULL::text AS merchant_id, count(*) AS deliveries
+FROM matching
+GROUP BY matching.kind
 UNION ALL
-SELECT NULL, NULL, count(DISTINCT matching.merchant_id) FROM matching
+SELECT NULL, matching.type, NULL, count(*) FROM matching GROUP BY matching.type
+UNION ALL
+SELECT NULL, NULL, NULL, count(DISTINCT matching.merchant_id) FROM matching
 UNION ALL
 (
-    SELECT NULL, matching.merchant_id, count(*) AS deliveries
+    SELECT NULL, NULL, matching.merchant_id, count(*) AS deliveries
     FROM matching
     GROUP BY matching.merchant_id
     ORDER BY deliveries DESC, matching.merchant_id
-    LIMIT $4
+    LIMIT $7
 );
 
 -- name: find_pause_of
--- Tell whose an event is, and whether that merchant, or everything, is paused.
+-- Tell whose an event is, and whether that merchant, or everything, is paused; of an id that was used again, the delivery that
+-- find_delivery finds.
 -- $1 event_id uuid
 -- row: merchant_id text, merchant_is_paused boolean, everything_is_paused boolean
 -- none: the event is not known
@@ -157,6 +165,7 @@ SELECT
     (SELECT state.paused FROM webhook.state WHERE state.is_only) AS everything_is_paused
 FROM webhook.deliveries
 WHERE deliveries.event_id = $1
+ORDER BY deliveries.finished_at IS NOT NULL, deliveries.seq DESC
 LIMIT 1;
 
 -- name: stop_command

@@ -1,4 +1,4 @@
--- What mass commands do, chunk by chunk: recover sends a range of time again, skip gives up what is owed and old.
+-- What mass commands do, chunk by chunk: recover sends a range of time again, skip gives up what is owed.
 -- A look goes a bounded number of rows on, whatever they are; what it finds is locked and changed by a second
 -- statement, in the same transaction. So no chunk reads more than a look, where little matches too.
 -- A statement that makes a row due is followed by wake_lanes in the same transaction.
@@ -324,34 +324,48 @@ FROM chunk
 ORDER BY chunk.seq;
 
 -- name: find_skippable
--- Look on through what is owed, for what was created before an instant; not for what is sent once more, and for
--- notices to the platform only where it is named.
+-- Look on through what is owed, for what was created within a range of time; not for what is sent once more, and
+-- for notices to the platform only where it is named.
 -- $1 merchant_id text
 -- $2 after_seq bigint
--- $3 before timestamptz
--- $4 look bigint
--- $5 most bigint
+-- $3 since timestamptz
+-- $4 before timestamptz
+-- $5 types text[]
+-- $6 charge text
+-- $7 look bigint
+-- $8 most bigint
 -- row: seqs bigint[], merchants text[], looked bigint, reached bigint, is_over boolean
 -- order: one row; the arrays by seq
 WITH looked AS MATERIALIZED (
     SELECT
         outbox.seq, outbox.merchant_id,
-        outbox.created_at < $3
+        outbox.created_at >= $3
+        AND outbox.created_at < $4
         AND outbox.on_failure IS DISTINCT FROM 'delivered'
-        AND ($1::text IS NULL AND outbox.merchant_id <> '$platform' OR outbox.merchant_id = $1) AS is_skippable
+        AND ($1::text IS NULL AND outbox.merchant_id <> '$platform' OR outbox.merchant_id = $1)
+        AND ($5::text[] IS NULL OR outbox.type = ANY($5)) AS is_skippable
     FROM webhook.outbox
     WHERE outbox.seq > $2
     ORDER BY outbox.seq
-    LIMIT $4
+    LIMIT $7
 ),
 matching AS MATERIALIZED (
-    SELECT looked.seq, looked.merchant_id FROM looked WHERE looked.is_skippable ORDER BY looked.seq LIMIT $5
+    SELECT looked.seq, looked.merchant_id
+    FROM looked
+    WHERE
+        looked.is_skippable
+        AND (
+            $6::text IS NULL
+            OR (SELECT webhook.charge_key(outbox.object) FROM webhook.outbox WHERE outbox.seq = looked.seq) = $6
+        )
+    ORDER BY looked.seq
+    LIMIT $8
 ),
 found AS MATERIALIZED (
     SELECT
         coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
         coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
-        CASE WHEN count(*) >= $5 THEN max(matching.seq) END AS full_at
+        CASE WHEN count(*) >= $8 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
@@ -359,7 +373,7 @@ SELECT
     found.merchants,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $4 AS is_over
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $7 AS is_over
 FROM found;
 
 -- name: lock_and_recall_lanes
