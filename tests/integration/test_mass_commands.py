@@ -345,7 +345,7 @@ async def test_a_skip_takes_what_its_preview_counted_and_nothing_else(
 ) -> None:
     owed = {
         "a": ("m", "charge.created", OF_CHARGE, 30, False),
-        "b": ("m", WRONG, "{}", 20, False),
+        "b": ("m", WRONG, '{"id": "ch_2"}', 20, False),
         "c": ("m", WRONG, OF_CHARGE, 20, True),
         "d": ("m", WRONG, "{}", 10, False),
         "e": ("n", WRONG, OF_CHARGE, 10, False),
