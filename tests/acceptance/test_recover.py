@@ -17,6 +17,13 @@ CLOCK = "SELECT clock_timestamp() + interval '1 ms'"
 IS_OBEYED = "SELECT max(handled_at) < clock_timestamp() - interval '1 s' FROM webhook.control"
 """A second after `handled_at` nothing starts any more that a command forbids (contract 3)."""
 NOBODYS = "INSERT INTO webhook.outbox (merchant_id, type, object) SELECT $1, 'charge.created', '{}' FROM "
+WAITS_FOR_A_LOCK = """
+SELECT xact_start FROM pg_stat_activity
+WHERE
+    datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%webhook.outbox%'
+    AND ($1::timestamptz IS NULL OR xact_start > $1)
+"""
+"""When the transaction began that waits for a row of the outbox; one that began after another."""
 RIGHT, WRONG = "charge.created", "charge.failed"
 WRONG_ONES = """
 INSERT INTO webhook.outbox (merchant_id, type, object)
@@ -229,6 +236,24 @@ async def test_wrong_events_of_a_type_are_skipped_though_a_daemon_is_killed_and_
     assert await installation.count(f"failed_reason = 'skipped' AND type = '{WRONG}'") == 606
     await installation.all_delivered(1 + len(events))
     assert said(await command(installation, *which, "--dry-run"))[0].startswith("none is to be given up")
+    got = ["recover", "--all", "--type", WRONG, "--state", "delivered", "--since", since, "--dry-run"]
+    assert said(await command(installation, *got))[1:3] == ["  m1: 1", "  m2: 1"], "before_time and late"
+
+
+async def test_a_skip_that_meets_a_lock_goes_on_once_that_is_released(installation: Installation) -> None:
+    await installation.configure("m1")
+    daemon = await installation.start()
+    await installation.do("pause", "m1")
+    event = await installation.emit("m1")
+    locker = await installation.database.connect("postgres")
+    async with locker.transaction():
+        await locker.execute("SELECT FROM webhook.outbox WHERE seq = $1 FOR UPDATE", event.seq)
+        skip = await installation.ask("skip", "m1", before=await instant(installation))
+        first = await until_found(lambda: installation.owner.fetchval(WAITS_FOR_A_LOCK, None))
+        await until_found(lambda: installation.owner.fetchval(WAITS_FOR_A_LOCK, first))
+    await locker.close()
+    assert (await installation.handled(skip))["result"] == {"skipped": 1}
+    assert daemon.log("control.interrupted") == []
 
 
 async def test_a_retry_shows_its_attempt_and_warns_of_a_pause(installation: Installation) -> None:

@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.dispatch.control.skipping import SKIP_SIZE
 from webhook_dispatcher.domain.command import Code, CommandRow
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import LockTaken, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.mass_command import Found
 
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
@@ -181,6 +181,21 @@ async def test_a_skip_gives_up_chunk_by_chunk_and_counts_what_failed(harness: Co
     assert ("wake_lanes", {"m": None}) in harness.controls.done
     labels = {"state": "failed", "type": "charge.created", "reason": "skipped"}
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 2
+
+
+@pytest.mark.parametrize("method", ["lock_control", "skip", "wake_lanes"])
+async def test_a_chunk_that_meets_a_lock_is_tried_again(harness: ControllerHarness, method: str) -> None:
+    before = (
+        2 if method == "lock_control" else 1
+    )  # the command's own transaction locks the control table, too
+    harness.database.faults[method].extend(
+        [None] * before + [LockTaken("canceling statement due to lock timeout")]
+    )
+    harness.controls.looks = [found(1), found(2), found(2, is_over=True)]
+    command = await carry_out(harness, "skip", args=BEFORE)
+    assert not harness.database.faults[method]
+    assert harness.controls.handlings[command.id].status == "done"
+    assert harness.controls.handlings[command.id].result == {"skipped": 2}
 
 
 async def test_a_skip_is_resumed_and_passes_over_what_is_refused(harness: ControllerHarness) -> None:

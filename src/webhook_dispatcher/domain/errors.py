@@ -41,6 +41,10 @@ class StorageUnavailable(StorageError):
     """
 
 
+class LockTaken(StorageUnavailable):
+    """Somebody else held a lock for longer than a statement was willing to wait: it took no effect."""
+
+
 class StatementRefused(StorageError):
     """The database refused the values of one statement. Reaction: find the bad row, record it."""
 

@@ -20,9 +20,10 @@ from webhook_dispatcher.domain.claim import (
     SweptLane,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import LockTaken
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.connection import LockTaken, translated
+from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.events import to_event, to_retry, to_trial
 from webhook_dispatcher.storage.statements import load
 

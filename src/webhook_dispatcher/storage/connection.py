@@ -20,6 +20,7 @@ from asyncpg import exceptions as pg
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
     DispatcherError,
+    LockTaken,
     PartitionMissing,
     SchemaMismatch,
     StatementRefused,
@@ -69,10 +70,6 @@ _MISMATCH = (
     pg.UndefinedObjectError,
     pg.InvalidSchemaNameError,
 )
-
-
-class LockTaken(StorageUnavailable):
-    """Somebody else held a lock for longer than this statement was willing to wait."""
 
 
 @contextmanager

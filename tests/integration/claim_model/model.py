@@ -20,8 +20,7 @@ from tests.integration.claim_model.daemon import (
 )
 from tests.integration.claim_model.facts import Committed, Facts
 from tests.integration.claim_model.surroundings import MERCHANTS, Surroundings
-from webhook_dispatcher.domain.errors import StorageError
-from webhook_dispatcher.storage.connection import LockTaken
+from webhook_dispatcher.domain.errors import LockTaken, StorageError
 
 LANE_DOOR, OUTBOX_DOOR = 1, 2
 TURNS = 12

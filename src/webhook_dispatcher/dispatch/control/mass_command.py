@@ -15,7 +15,7 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.right_of_way import RightOfWay
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import malformed_progress
-from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.errors import LockTaken, StatementRefused
 from webhook_dispatcher.domain.ports import CommandTransaction, Controls
 
 CHUNK_SIZE = 10
@@ -203,7 +203,8 @@ class MassCommand(Generic[P]):
                 if chunk is None:
                     return False
                 await self._commit(transaction, chunk)
-        except ControlIsBusy:
+        except (ControlIsBusy, LockTaken):
+            # The transaction came to nothing. Were the lease waited for, a resume would wait, too.
             return True
         except ChunkRefused:
             self._chunk_size = size // 2
