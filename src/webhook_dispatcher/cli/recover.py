@@ -44,7 +44,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.event import State, render_instant
-from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
+from webhook_dispatcher.storage.administration import Administration, ControlView
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, Preview
 
 NEWS_SECONDS = 1.0
