@@ -341,8 +341,13 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
             "counted": 4,
         },
     ),
-    ("skip m1 --before PT24H --yes", "skip", "m1", {"before": "2026-11-19T08:15:30.123Z"}),
-    ("skip --all --before PT24H --yes", "skip", None, {"before": "2026-11-19T08:15:30.123Z", "all": True}),
+    ("skip m1 --before PT24H --yes", "skip", "m1", {"before": "2026-11-19T08:15:30.123Z", "counted": 5}),
+    (
+        "skip --all --before PT24H --yes",
+        "skip",
+        None,
+        {"before": "2026-11-19T08:15:30.123Z", "all": True, "counted": 5},
+    ),
     (
         "skip m1 --since PT25H --before PT24H --type charge.failed --type charge.created --charge ch_1 --yes",
         "skip",
@@ -352,6 +357,7 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
             "before": "2026-11-19T08:15:30.123Z",
             "types": ["charge.failed", "charge.created"],
             "charge": "ch_1",
+            "counted": 5,
         },
     ),
     ("test-event m1", "test_event", "m1", {}),
