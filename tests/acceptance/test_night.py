@@ -209,7 +209,7 @@ async def recover(installation: Installation, terminal: Terminal, night: Night) 
     arrived = len(installation.receiver.of(DOWN))
     preview = (await terminal.run(*asked, "--dry-run")).splitlines()
     assert preview[0].startswith(f"{len(again):,} to be sent again, from ")
-    kinds = f"{DELIVERED} delivered, {EXHAUSTED:,} failed, {WAITING} pending_retry"
+    kinds = f"{EXHAUSTED:,} failed, {WAITING} pending_retry, {DELIVERED} delivered"
     assert preview[0].rpartition(": ")[2] == kinds
     assert preview[1:3] == [
         f"  {DOWN}: {len(again):,}",
