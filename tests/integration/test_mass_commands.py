@@ -445,6 +445,7 @@ async def test_a_preview_counts_what_the_command_finds(
     assert preview.total == len(found) + len(waiting)
     only_m = await admin.preview_recovery(await command(storage, "m"))
     skipped = await admin.preview_recovery(await command(storage, None, states=("skipped",)))
+    assert (only_m.waiting, skipped.waiting) == (0, 1), "what waits is told of where it is not asked for"
     of_type = await admin.preview_recovery(await command(storage, None, types=("charge.failed",)))
     of_charge = await admin.preview_recovery(await command(storage, None, charge="ch_1"))
     assert [preview.total for preview in (only_m, skipped, of_type, of_charge)] == [4, 1, 1, 3]

@@ -415,6 +415,13 @@ def test_a_screen_says_when_the_backlog_is_done(
     assert told is None or told in following[1]
 
 
+def test_a_screen_tells_no_end_of_a_backlog_whose_oldest_is_of_a_merchant_that_fails() -> None:
+    failing = MerchantFacts("m", True, True, NOW - HOUR, 12, None, None, None, None, 0)
+    backlog = replace(QUIET, owing=[owing("m", HOUR)], pending=9, pace=Pace(1.0, 9.0), most_failing=[failing])
+    _, _, following, *_ = status.lines(backlog)
+    assert following == ("", "nobody can tell when it ends: m, whose events wait longest, fails")
+
+
 @pytest.mark.parametrize(
     ("due", "told"), [(-MINUTE, "due for 1 min: event"), (MINUTE, "the next at 2026-11-20 08:16:30: event")]
 )
@@ -440,7 +447,7 @@ def test_a_screen_with_everything() -> None:
     )  # fmt: skip
     assert shown["PAUSED"] == "everything, since 2026-11-20 07:15:30 by anna; `resume --all` ends it"
     assert shown["backlog"].startswith("100,000+ wait")
-    assert shown["sizes"] == "delivery_log 3,400.0 MB (31 days since 2026-10-27); outbox 0.0 MB"
+    assert shown["sizes"] == "delivery_log 3,400.0 MB (31 days from 2026-10-27 on); outbox 0.0 MB"
     assert shown["oldest"] == f"waits for 2 h: event {EVENT} of new"
     assert shown["lag"] == "20 ms at the median, 1,500 ms at 95 % (500 first attempts)"
     assert shown["attempts"] == "3.0/s in the last 5 min: 600 delivered, 300 timeout"

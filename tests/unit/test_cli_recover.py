@@ -114,6 +114,13 @@ def test_a_preview_says_what_was_given_up_after_the_range(shell: Shell, preview:
     )
 
 
+def test_a_preview_says_what_waits_where_that_is_not_asked_for(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.preview = Preview(0, False, {}, {}, 0, waiting=26)
+    _, out, _ = shell(f"recover m1 {RANGE} --dry-run", database)
+    assert out.splitlines()[-1] == "26 wait for a retry: left out, --state pending_retry includes them"
+
+
 @pytest.mark.parametrize("line", ["skip m1 --before now", "recover m1 --since PT3H --until now"])
 def test_now_is_the_databases_time_in_milliseconds_as_the_command_has_it(shell: Shell, line: str) -> None:
     database = FakeAdministration()

@@ -282,6 +282,9 @@ def told_beside(preview: Preview, states: Sequence[str], leave_out: Sequence[str
     lines = []
     if State.DELIVERED in states and preview.kinds.get(State.DELIVERED):
         lines.append(f"{preview.kinds[State.DELIVERED]:,} were accepted already, and are sent a second time")
+    if preview.waiting:
+        count = many(preview.waiting, COUNT_LIMIT)
+        lines.append(f"{count} wait for a retry: left out, --state pending_retry includes them")
     if preview.last_attempts:
         count = many(preview.last_attempts, COUNT_LIMIT)
         end = _included(LeaveOut.LAST_ATTEMPTS, "--with-last-attempts", leave_out)

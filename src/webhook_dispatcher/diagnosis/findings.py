@@ -260,7 +260,9 @@ def _end_of_backlog(facts: StatusFacts) -> Iterator[Finding]:
     if found is None or facts.now - found.created_at <= BEHIND:
         return
     pace = facts.pace.starting - facts.pace.arriving
-    if pace > 0:
+    if any(found.merchant_id == merchant.merchant_id for merchant in facts.most_failing):
+        yield Finding("backlog", said("backlog_waits", merchant=found.merchant_id), Level.NOTE)
+    elif pace > 0:
         wait = timedelta(seconds=min(facts.pending, MAX_COUNTED) / pace)
         yield Finding(
             "backlog",

@@ -4,9 +4,9 @@ What concerns deliveries in progress goes through the control table; only endpoi
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -439,10 +439,16 @@ class Administration:
 
     async def preview_recovery(self, wanted: Recover) -> Preview:
         """Count what a recovery would send."""
+        preview = Preview.of(await self._look_for(wanted), await self._count_given_up_later(wanted))
+        if State.PENDING_RETRY in wanted.states:
+            return preview
+        rows = await self._look_for(replace(wanted, states=(State.PENDING_RETRY,), leave_out=()))
+        return replace(preview, waiting=Preview.of(rows).total)
+
+    async def _look_for(self, wanted: Recover) -> Sequence[Mapping[str, Any]]:
         period = wanted.merchant_id, wanted.since, wanted.until
         kinds = wanted.states, wanted.types, wanted.charge, wanted.retries, wanted.leave_out
-        rows = await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
-        return Preview.of(rows, await self._count_given_up_later(wanted))
+        return await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
 
     async def _count_given_up_later(self, wanted: Recover) -> int:
         if State.FAILED not in wanted.states:

@@ -20,6 +20,7 @@ class Preview:
     more_merchants: how many others there are. has_more: counting ended at COUNT_LIMIT.
     last_attempts: what waits for the last attempt of its schedule. failing, failing_merchants: deliveries of
         merchants who fail now, and how many these are. All of what matches, left out or not.
+    waiting: what waits for a retry, where a recovery is asked for other states; not part of it.
     given_up_later: what was written in a recovery's range and failed after it; not part of it.
     types: how many of each event type; None of a recovery.
     """
@@ -34,6 +35,7 @@ class Preview:
     failing: int = 0
     failing_merchants: int = 0
     types: Mapping[str, int] | None = None
+    waiting: int = 0
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], given_up_later: int = 0) -> Self:

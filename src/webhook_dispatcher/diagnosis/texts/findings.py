@@ -29,6 +29,12 @@ TEXTS: Texts = {
         "ru": "при нынешнем темпе первые попытки будут сделаны не раньше чем за {wait}",
         "uz": "hozirgi sur’atda birinchi urinishlar kamida {wait} ichida tugaydi",
     },
+    "backlog_waits": {
+        "en": "nobody can tell when it ends: {merchant}, whose events wait longest, fails",
+        "ru": "срок не определить: мерчант {merchant}, чьи события ждут дольше всех, не отвечает как надо",
+        "uz": "qachon tugashini aytib bo‘lmaydi: hodisalari eng uzoq kutayotgan {merchant} merchanti "
+        "xato qaytarmoqda",
+    },
     "backlog_stays": {
         "en": "it does not shrink: {arriving}/s come, {starting}/s are first attempted",
         "ru": "не уменьшается: приходит {arriving} в секунду, первых попыток {starting} в секунду",
@@ -52,15 +58,15 @@ TEXTS: Texts = {
     },
     "size_of_days": {
         "en": {
-            "one": "{table} {megabytes} MB ({count} day since {since})",
-            "other": "{table} {megabytes} MB ({count} days since {since})",
+            "one": "{table} {megabytes} MB ({count} day from {since} on)",
+            "other": "{table} {megabytes} MB ({count} days from {since} on)",
         },
         "ru": {
-            "one": "{table} {megabytes} МБ ({count} день с {since})",
-            "few": "{table} {megabytes} МБ ({count} дня с {since})",
-            "many": "{table} {megabytes} МБ ({count} дней с {since})",
+            "one": "{table} {megabytes} МБ (секции на {count} день с {since})",
+            "few": "{table} {megabytes} МБ (секции на {count} дня с {since})",
+            "many": "{table} {megabytes} МБ (секции на {count} дней с {since})",
         },
-        "uz": "{table} {megabytes} MB ({since} dan beri {count} kun)",
+        "uz": "{table} {megabytes} MB ({since} dan boshlab {count} kunlik bo‘limlar)",
     },
     "nothing_waits": {
         "en": "nothing waits for its first attempt",
