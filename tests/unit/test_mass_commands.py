@@ -8,9 +8,15 @@ import pytest
 from tests.unit.builders import NOW
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE
+from webhook_dispatcher.dispatch.control.controller import POLL
+from webhook_dispatcher.dispatch.control.mass_command import (
+    CHUNK_INTERVAL_SECONDS,
+    CHUNK_SIZE,
+    LOCKED_INTERVAL_SECONDS,
+)
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.dispatch.control.skipping import SKIP_SIZE
+from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.domain.command import Code, CommandRow
 from webhook_dispatcher.domain.errors import LockTaken, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.mass_command import Found
@@ -196,6 +202,23 @@ async def test_a_chunk_that_meets_a_lock_is_tried_again(harness: ControllerHarne
     assert not harness.database.faults[method]
     assert harness.controls.handlings[command.id].status == "done"
     assert harness.controls.handlings[command.id].result == {"skipped": 2}
+
+
+async def test_others_may_carry_out_commands_while_a_chunk_meets_locks(
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def noted(_: Stop, seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(Stop, "wait_at_most", noted)
+    harness.database.faults["skip"].append(LockTaken("canceling statement due to lock timeout"))
+    harness.controls.looks = [found(1), found(2, is_over=True)]
+    await carry_out(harness, "skip", args=BEFORE)
+    chunk, locked = CHUNK_INTERVAL_SECONDS, LOCKED_INTERVAL_SECONDS
+    assert waits == [chunk, locked, chunk]
+    assert locked >= 2 * POLL.seconds, "merchants' commands are looked for meanwhile, more than once"
 
 
 async def test_a_skip_is_resumed_and_passes_over_what_is_refused(harness: ControllerHarness) -> None:

@@ -29,6 +29,9 @@ MAX_WAITING = CHUNK_SIZE // 2
 """Deliveries of the last chunk that may still wait for their attempt when the next one is made owed."""
 MAX_CHUNK_WAIT_SECONDS = 0.2
 """The next chunk follows after this time all the same: the merchants may be slow, or paused."""
+LOCKED_INTERVAL_SECONDS = 0.5
+"""Time between two tries of a chunk that meets a lock. While it waits for that it keeps all other commands
+from being carried out, and merchants' ask for their turn four times a second."""
 NEWS_INTERVAL_SECONDS = 1.0
 """How often the progress of looks that find nothing is written down."""
 
@@ -203,8 +206,11 @@ class MassCommand(Generic[P]):
                 if chunk is None:
                     return False
                 await self._commit(transaction, chunk)
-        except (ControlIsBusy, LockTaken):
+        except ControlIsBusy:
+            return True
+        except LockTaken:
             # The transaction came to nothing. Were the lease waited for, a resume would wait, too.
+            self._interval = LOCKED_INTERVAL_SECONDS
             return True
         except ChunkRefused:
             self._chunk_size = size // 2
