@@ -226,8 +226,10 @@ async def test_what_is_wrong_is_named_as_what_it_is(api: Api, way: str, told: di
     assert {name: error[name] for name in error.keys() - {"code", "type", "message", "details"}} == told
 
 
-async def test_utf_8_may_be_said(api: Api) -> None:
-    assert (await asked(api.port, post('{"name":"a"}', kind=f"{JSON[:-2]};charset=UTF-8\r\n"))).status == 201
+@pytest.mark.parametrize("charset", ["UTF-8", "utf8", '"utf-8"'])
+async def test_utf_8_may_be_said(api: Api, charset: str) -> None:
+    request = post('{"name":"a"}', kind=f"{JSON[:-2]};charset={charset}\r\n")
+    assert (await asked(api.port, request)).status == 201
 
 
 async def after_continue(client: RawClient, *more: str) -> None:

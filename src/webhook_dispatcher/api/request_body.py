@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 10_000
 """Members that the objects of one body may have together."""
 MAX_QUERY_FIELDS = 32
+UTF_8 = ("utf-8", "utf8")
+"""The charset's name, and what many clients call it."""
 
 NUL = b"\\u0000"
 """The only form in which JSON can hold the character U+0000, which Postgres stores in no text."""
@@ -48,7 +50,7 @@ def check_head(request: BaseRequest, operation: Operation) -> None:
         raise Refused(WRONG_CONTENT_TYPE, extra={"cause": COMPRESSED}, closes=True)
     if content_type(request.headers) not in operation.content_types:
         raise Refused(WRONG_CONTENT_TYPE, closes=True)
-    if (request.charset or "utf-8").lower() != "utf-8":
+    if (request.charset or "utf-8").lower() not in UTF_8:
         raise Refused(WRONG_CONTENT_TYPE, extra={"cause": CHARSET}, closes=True)
 
 
