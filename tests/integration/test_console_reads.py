@@ -770,6 +770,20 @@ async def test_the_overview_counts_and_adds_up(console: Reading) -> None:
     assert [dispatcher.owner for dispatcher in found] == ["b", "dead"], "nobody else works"
 
 
+async def test_who_works_is_shown_beside_who_died_by_a_clock_that_was_ahead(console: Reading) -> None:
+    """As a server's was whose standby took over."""
+    await console.db.execute(
+        "INSERT INTO webhook.dispatcher VALUES "
+        "('dead', 'host', '1.0', $1, $1::timestamptz + interval '10 minutes', 0, 0, true, '{}', '{}'), "
+        "('works', 'host', '1.0', $1, $1, 3, 2, true, '{}', '{}'), "
+        "('late', 'host', '1.0', $1, $1::timestamptz - interval '2 minutes', 0, 0, true, '{}', '{}'), "
+        "('old', 'host', '1.0', $1, $1::timestamptz - interval '6 minutes', 0, 0, true, '{}', '{}')",
+        await console.db.fetchval("SELECT clock_timestamp()"),
+    )
+    found = await Overviews(console.pool).dispatchers(console.viewer)
+    assert [dispatcher.owner for dispatcher in found] == ["dead", "works", "late"]
+
+
 async def test_the_lag_is_of_first_attempts_of_what_finished_lately(console: Reading) -> None:
     recent, old = await console.storage.insert("m", "{}", "{}")
     await console.db.execute(

@@ -144,8 +144,9 @@ class Overviews:
             DispatcherRow(**{**row, "settings": row["settings"] and json.loads(row["settings"])})
             for row in await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         ]
-        is_served = any(row.is_alive for row in rows)
-        return [row for row in rows if not is_served or rows[0].beat_at - row.beat_at <= LONG_SILENT]
+        # Not by the latest: that may be by the clock of a server that is not there any more.
+        alive_at = min((row.beat_at for row in rows if row.is_alive), default=None)
+        return [row for row in rows if alive_at is None or alive_at - row.beat_at <= LONG_SILENT]
 
     async def is_any_alive(self, session: bytes) -> bool:
         """Tell whether a dispatcher noted itself within SILENT."""
