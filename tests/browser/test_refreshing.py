@@ -1,5 +1,6 @@
 """Pages that refresh themselves while somebody uses them: what is open, focused or typed stays so."""
 
+import pytest
 from playwright.async_api import Page
 
 from tests.acceptance.console_people import PASSWORD, RunningConsole
@@ -7,6 +8,7 @@ from tests.acceptance.installation import Installation
 from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched
 from tests.waiting import until_found
+from webhook_dispatcher.domain.account import Role
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -157,4 +159,29 @@ async def test_what_was_typed_outlives_an_idle_session_and_go_back_goes_back(
     await page.goto(f"{console.base}/nowhere")
     await page.click("a:has-text('Go back')")
     await page.wait_for_selector("h1:has-text('Commands')")
+    watched.said.clear()
+
+
+@pytest.mark.parametrize("way", ["it is over", "signed out"])
+async def test_what_was_typed_is_shown_to_nobody_else(
+    installation: Installation, console: RunningConsole, page: Page, watched: Watched, way: str
+) -> None:
+    await console.account("heidi", Role.OPERATOR)
+    await page.goto(f"{console.base}/merchants/m1?new=yes")
+    await page.fill("#url", "https://typed.example/hook")
+    if way == "it is over":
+        await installation.owner.execute("DELETE FROM webhook.console_session")
+        await page.click("button:has-text('Configure')")
+    else:
+        await page.click("button:has-text('Sign out')")
+        await page.wait_for_selector("h1:has-text('Sign in')")
+        assert await page.evaluate("sessionStorage.length") == 0
+        await page.goto(f"{console.base}/sign-in?next=/merchants/m1%3Fnew%3Dyes")
+    await page.wait_for_selector("h1:has-text('Sign in')")
+    await page.fill("#name", "heidi")
+    await page.fill("#password", PASSWORD)
+    await page.click("button:has-text('Sign in')")
+    await page.wait_for_selector("h1:has-text('m1')")
+    assert await page.input_value("#url") == ""
+    assert await page.evaluate("sessionStorage.length") == 0
     watched.said.clear()

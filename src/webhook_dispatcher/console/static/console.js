@@ -65,13 +65,14 @@
     history.back();
   });
 
-  // What was typed outlives the end of a session: it is kept in this tab until the page after signing in, secrets never.
+  // What was typed outlives the end of a session: it is kept in this tab until the page after signing in, for who typed it
+  // alone, and not over signing out; secrets never.
   const KEPT = "typed", isSignIn = location.pathname === "/sign-in";
   const fields = (form) => [...form.elements].filter((field) => field.name && !["hidden", "password"].includes(field.type));
   const kept = JSON.parse(sessionStorage.getItem(KEPT) || "null");
   if (!isSignIn) {
     sessionStorage.removeItem(KEPT);
-    const form = kept && kept.wasOut && kept.path === location.pathname && [...document.forms].find((each) => each.getAttribute("action") === kept.action);
+    const form = kept && kept.wasOut && kept.person === document.body.dataset.person && kept.path === location.pathname && [...document.forms].find((each) => each.getAttribute("action") === kept.action);
     if (form) fields(form).forEach((field, place) => {
       const [name, value, isChecked] = kept.fields[place] || [];
       if (name !== field.name) return;
@@ -86,7 +87,11 @@
     const form = event.target.form;
     if (isSignIn || !form || form.method !== "post" || form.querySelector("input[type=password]")) return;
     const typed = fields(form).map((field) => [field.name, field.value, field.checked]);
-    sessionStorage.setItem(KEPT, JSON.stringify({ path: location.pathname, action: form.getAttribute("action"), fields: typed }));
+    sessionStorage.setItem(KEPT, JSON.stringify({ person: document.body.dataset.person, path: location.pathname, action: form.getAttribute("action"), fields: typed }));
+  });
+
+  document.addEventListener("submit", (event) => {
+    if (event.target.getAttribute("action") === "/sign-out") sessionStorage.removeItem(KEPT);
   });
 
   // The browser's time zone, for whoever signs in and has chosen none.
