@@ -11,7 +11,7 @@ from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import DueRow
-from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, Queue, RetryFailed
+from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, Queue, RetryFailed, Skip
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.storage.administration import administration
@@ -240,6 +240,28 @@ async def test_a_quarantined_event_is_not_sent_by_hand_and_a_mass_retry_passes_i
         assert passed is not None
         assert (passed.matched, passed.retried, passed.reached[1]) == (1, 0, lost)
         assert await transaction.skip_failed(command, passed.reached) is None
+
+
+async def test_an_event_whose_charge_cannot_be_read_is_passed_over_by_a_mass_command_of_a_charge(
+    storage: StorageHarness,
+) -> None:
+    daemon = await storage.daemon("d")
+    ours = '{"id": "ch_1"}'
+    first, *_ = await storage.insert("m", ours, *["{}"] * 5)
+    async with damaging(storage.db):
+        [lost] = await storage.insert("m", large_object())
+    *_, last = await storage.insert("m", *["{}"] * 5, ours)
+    found: list[int] = []
+    passed_over, after, is_over = [], 0, False
+    while not is_over:
+        async with PostgresControls(daemon.pool).transaction() as transaction:
+            wanted = Skip("m", await storage.now(), charge="ch_1")
+            look = await transaction.find_skippable(wanted, after, 500)
+            await transaction.pause(None, False)  # the transaction goes on
+        found += look.seqs
+        passed_over += [look.reached] if look.is_unreadable else []
+        after, is_over = look.reached, look.is_over
+    assert (found, passed_over) == ([first, last], [lost])
 
 
 async def test_check_reads_what_lanes_wait_for_and_names_what_is_damaged(storage: StorageHarness) -> None:

@@ -1,9 +1,11 @@
 """Recover and skip: look by look through outbox and log, paced, resumed, stopped, past what is refused."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.builders import NOW
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
@@ -202,6 +204,14 @@ async def test_a_chunk_that_meets_a_lock_is_tried_again(harness: ControllerHarne
     assert not harness.database.faults[method]
     assert harness.controls.handlings[command.id].status == "done"
     assert harness.controls.handlings[command.id].result == {"skipped": 2}
+
+
+@pytest.mark.parametrize("name", ["skip", "recover"])
+async def test_an_event_whose_charge_cannot_be_read_is_named(harness: ControllerHarness, name: str) -> None:
+    harness.controls.looks = [replace(found(looked=1), is_unreadable=True), found(is_over=True)]
+    with capture_logs() as logs:
+        await carry_out(harness, name, args=BEFORE | {"charge": "ch_1", "states": ["failed"]})
+    assert [line["seq"] for line in logs if line["event"] == "delivery.passed_over"] == [9]
 
 
 async def test_others_may_carry_out_commands_while_a_chunk_meets_locks(

@@ -14,7 +14,7 @@ class Found:
 
     kinds: their states, or `skipped`. finished_ats: of those in the log.
     looked: how many rows were looked at. reached: the seq of the last; the next look begins behind it.
-    is_over: there are no more.
+    is_over: there are no more. is_unreadable: of the last, nobody can tell of which charge it is.
     """
 
     seqs: Sequence[int]
@@ -24,6 +24,7 @@ class Found:
     is_over: bool
     kinds: Sequence[str] = ()
     finished_ats: Sequence[datetime] = ()
+    is_unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

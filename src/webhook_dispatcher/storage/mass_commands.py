@@ -8,6 +8,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, Skip
+from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.mass_command import Found, MadeDue
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
@@ -38,9 +39,9 @@ class PostgresMassTransaction:
 
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
-        place = command.merchant_id, after, command.until
-        wanted = command.types, command.charge, command.failing_since, command.below_attempts
-        return await self._look("find_waiting", *place, *wanted, limit=limit)
+        before = command.merchant_id, after, command.until, command.types
+        behind = command.failing_since, command.below_attempts
+        return await self._look("find_waiting", before, command.charge, behind, limit)
 
     async def run_all_now(self, found: Found) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
@@ -50,11 +51,12 @@ class PostgresMassTransaction:
     async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
         period = *days(command.since, command.until), command.since, command.until
-        wanted = command.states, command.types, command.charge, command.failing_since
+        before = after, *period, command.states, command.types
+        behind = (command.failing_since,)
         if command.merchant_id is None:
-            return await self._look("find_finished", after, *period, *wanted, limit=limit)
-        place = command.merchant_id, after
-        return await self._look("find_finished_of", *place, *period, *wanted, limit=limit)
+            return await self._look("find_finished", before, command.charge, behind, limit)
+        place = command.merchant_id, *before
+        return await self._look("find_finished_of", place, command.charge, behind, limit)
 
     async def reopen_all(self, found: Found) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
@@ -67,8 +69,8 @@ class PostgresMassTransaction:
 
     async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
-        place = command.merchant_id, after, command.since, command.before
-        return await self._look("find_skippable", *place, command.types, command.charge, limit=limit)
+        before = command.merchant_id, after, command.since, command.before, command.types
+        return await self._look("find_skippable", before, command.charge, (), limit)
 
     async def skip(self, found: Found) -> Mapping[str, int]:
         """See domain.mass_command.MassTransaction."""
@@ -79,14 +81,47 @@ class PostgresMassTransaction:
         rows = await self._ask("skip_deliveries", found.seqs)
         return {row["type"]: row["deliveries"] for row in rows}
 
-    async def _look(self, name: str, *arguments: object, limit: int) -> Found:
-        """Look a short way on first: a look reads all its rows, however soon it has found what is wanted."""
+    async def _look(
+        self, name: str, before: Sequence[object], charge: str | None, behind: Sequence[object], limit: int
+    ) -> Found:
+        """Look a short way on first: a look reads all its rows, however soon it has found what is wanted.
+
+        before, behind: the statement's other arguments, before and behind the charge.
+        """
         for rows in (min(SHORT_LOOK * limit, LOOK), LOOK):
-            [row] = await self._ask(name, *arguments, rows, limit)
-            found = Found(**row)
-            if found.is_over or len(found.seqs) >= limit:
+            if charge is None:
+                [row] = await self._ask(name, *before, None, *behind, rows, limit)
+                found = Found(**row)
+            else:
+                found = await self._look_into(name, before, charge, behind, rows, limit)
+            if found.looked < rows or len(found.seqs) >= limit:
                 break
         return found
+
+    async def _look_into(
+        self,
+        name: str,
+        before: Sequence[object],
+        charge: str,
+        behind: Sequence[object],
+        rows: int,
+        limit: int,
+    ) -> Found:
+        """Look into objects: where one cannot be read at fewer, until it is alone and is passed over."""
+        while True:
+            try:
+                with translated():
+                    async with self.connection.transaction():
+                        [row] = await self._ask(name, *before, charge, *behind, rows, limit)
+                return Found(**row)
+            except StatementRefused as error:
+                if not error.is_row_fault:
+                    raise
+                if rows > 1:
+                    rows //= 2
+                    continue
+                [row] = await self._ask(name, *before, None, *behind, 1, 1)
+                return Found((), (), looked=1, reached=row["reached"], is_over=False, is_unreadable=True)
 
     async def _ask(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
         with translated():

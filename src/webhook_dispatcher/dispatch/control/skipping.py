@@ -79,6 +79,8 @@ class Skipping:
             return None
         found = await transaction.find_skippable(self._command, progress.reached, max(size, 1))
         after = progress.with_look(found)
+        if found.is_unreadable:
+            _log.error("delivery.passed_over", seq=found.reached, reason="its charge cannot be read")
         if not found.seqs:
             return Chunk(after, found_nothing=True)
         await lock_control(transaction)
