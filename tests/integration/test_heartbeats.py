@@ -45,6 +45,15 @@ async def test_two_daemons_add_up_and_each_has_its_row(storage: StorageHarness) 
     assert rows[0]["started_at"] == started_at < rows[0]["beat_at"]
 
 
+async def test_settings_are_noted_that_are_no_text_of_the_database(storage: StorageHarness) -> None:
+    """A path may be any bytes, which Python has as halves of surrogate pairs, and a database be of ASCII."""
+    async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
+        settings = {"WEBHOOK_DATA_DIR": "/srv/\udcff/J\xfcrgen"}
+        await PostgresHeartbeats(pool, "a", "host", "1.0", settings).note(beat(delivered=1))
+    told = await storage.db.fetchval("SELECT settings ->> 'WEBHOOK_DATA_DIR' FROM webhook.dispatcher")
+    assert told == r"/srv/\udcff/J\xfcrgen"
+
+
 async def test_one_that_ends_leaves_its_attempts_and_no_row(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
         leaving = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})

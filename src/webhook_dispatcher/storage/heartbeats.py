@@ -26,7 +26,10 @@ class PostgresHeartbeats:
         self._owner = owner
         self._host = host
         self._version = version
-        self._settings = json.dumps(dict(settings))
+        # Paths may be no text at all, or none of this database's encoding: jsonb would refuse the whole beat.
+        self._settings = json.dumps(
+            {name: text.encode("ascii", "backslashreplace").decode() for name, text in settings.items()}
+        )
 
     async def note(self, beat: Heartbeat) -> None:
         """See domain.ports.Heartbeats; source: heartbeat.sql `note_dispatcher`."""
