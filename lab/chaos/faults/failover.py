@@ -26,7 +26,13 @@ END
 $$
 """
 """As after more numbers than the 32 that a server writes down ahead; nobody inserts meanwhile."""
-PAUSED = "SELECT merchant_id FROM webhook.lane WHERE paused"
+PAUSED = """
+SELECT merchant_id FROM webhook.lane WHERE paused
+UNION
+SELECT merchant_id FROM webhook.control
+WHERE command = 'pause' AND status IN ('pending', 'running') AND merchant_id IS NOT NULL
+"""
+"""Whose pause is in force, or will be: the copy may have it as given and not as done."""
 WITHDRAWN = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status = 'withdrawn'"
 THERE = "SELECT event_id FROM webhook.deliveries WHERE event_id = ANY($1::uuid[])"
 CONFIGURED = "SELECT merchant_id FROM webhook.endpoint"
