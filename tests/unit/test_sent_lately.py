@@ -89,10 +89,10 @@ async def test_what_could_not_be_sought_is_tried_again(
 
 
 async def test_the_last_are_kept_that_retention_cannot_have_dropped(
-    lately: SentLately, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sent_lately, "KEPT", 3)
-    looks = Looks()
+    lately, looks = SentLately(clock), Looks()
     for seq in (1, 2, 3):
         lately.note(ended(seq))
     clock.advance(MAX_AGE)

@@ -4,6 +4,7 @@ A replica that is promoted lacks what had not reached it. Of that, merchants hav
 else can say so: it is not in the database, and whoever wrote it was told that it was committed.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from webhook_dispatcher.domain.record import Record, Sent
 from webhook_dispatcher.domain.verdict import Outcome
 
 KEPT = 10_000
-"""Events that are remembered, in 4 MB: a replica is behind by seconds."""
+"""Attempts that are remembered, in 4 MB: a replica is behind by seconds."""
 MAX_AGE = 12 * 3600.0
 """Seconds: what was sent before may have been dropped by retention since, which is a day at least."""
 LOOK_INTERVAL = Interval(2.0)
@@ -32,7 +33,7 @@ class SentLately:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._sent: dict[UUID, tuple[float, Sent]] = {}
+        self._sent: deque[tuple[float, Sent]] = deque(maxlen=KEPT)
         self._doubtful: list[Sent] = []
         self._doubted_until = 0.0
 
@@ -42,20 +43,22 @@ class SentLately:
         if attempt is None or attempt.outcome in UNSENT:
             return
         event = record.event
-        before = self._sent.pop(event.id, None)
-        is_delivered = attempt.outcome is Outcome.DELIVERED or (before is not None and before[1].is_delivered)
+        is_delivered = attempt.outcome is Outcome.DELIVERED
         sent = Sent(event.id, event.merchant_id, event.seq, attempt.finished_at, is_delivered)
         now = self._clock.elapsed()
-        if len(self._sent) >= KEPT:
-            del self._sent[next(iter(self._sent))]
-        self._sent[event.id] = now, sent
+        self._sent.append((now, sent))
         if now < self._doubted_until:
             self._doubtful.append(sent)
 
     def doubt(self, patience: float) -> None:
         """Have all be looked for, and attempts that end within so many seconds: another server was met."""
         now = self._clock.elapsed()
-        self._doubtful = [sent for at, sent in self._sent.values() if now - at < MAX_AGE]
+        latest: dict[UUID, Sent] = {}
+        for at, sent in self._sent:
+            if now - at < MAX_AGE:
+                before = latest.pop(sent.event_id, sent)
+                latest[sent.event_id] = sent._replace(is_delivered=sent.is_delivered or before.is_delivered)
+        self._doubtful = list(latest.values())
         self._doubted_until = now + patience
 
     async def step(self, note_lost: Callable[[Sequence[Sent]], Awaitable[int]]) -> None:

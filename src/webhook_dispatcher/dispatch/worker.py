@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.event import KNOWN_TYPES
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.domain.verdict import Outcome
 
 RUN = 20
 """Events read for a lane at once, at most."""
@@ -81,7 +82,7 @@ class Worker:
             if record is None:
                 session.add_back(event)
                 break
-            if record.attempt is not None and event.fault is None:
+            if record.attempt is not None and record.attempt.outcome is not Outcome.UNSENDABLE:
                 self._lag.observe(session.late_by(event, record.attempt).total_seconds())
             self._recorder.add(record, session)
         session.end()
