@@ -72,12 +72,13 @@ def signed(body: bytes, *secrets: Secret, ago: int = 0) -> str:
         (lambda: signed(BODY, Secret("whsec_of-somebody-else-altogether")), Signature.WRONG),
         (lambda: signed(BODY, Secret("whsec_newer-than-the-first"), SECRET), Signature.RIGHT),
         (lambda: signed(BODY, SECRET, ago=400), Signature.STALE),
+        (lambda: signed(BODY, SECRET, ago=-3600), Signature.STALE),
         (lambda: "t=1,v1=é".encode().decode("latin-1"), Signature.WRONG),
         (lambda: f"t={'9' * 5000},v1=00", Signature.WRONG),
         (lambda: ", ".join(2 * [signed(BODY, SECRET)]), Signature.WRONG),
     ],
     ids=("none", "empty", "bare", "forged", "another body", "another secret", "two secrets", "old")
-    + ("not ASCII", "huge stamp", "joined"),
+    + ("of the future", "not ASCII", "huge stamp", "joined"),
 )
 async def test_signatures_are_judged(
     client: aiohttp.ClientSession, header: Callable[[], str | None], verdict: Signature

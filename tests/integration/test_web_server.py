@@ -1,6 +1,8 @@
 """What one connection can make the server of API and console hold, however it sends."""
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -26,12 +28,13 @@ class Slow:
     def __init__(self, size: int = 0) -> None:
         self.goes_on = asyncio.Event()
         self.connections = set[Connection]()
-        self.size = size
+        self.size, self.answered = size, 0
 
     async def __call__(self, request: BaseRequest) -> Response:
         assert isinstance(request.protocol, Connection)
         self.connections.add(request.protocol)
         await self.goes_on.wait()
+        self.answered += 1
         return Response(body=bytes(self.size))
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
@@ -100,6 +103,23 @@ async def test_requests_that_come_one_by_one_wait_in_twos() -> None:
             writer.write(GET)
             await until(lambda: len(connection._messages) == count)  # noqa: B023 - waited for in the same turn
         assert not is_read(connection)
+
+
+async def test_draining_waits_for_a_request_whose_client_has_gone() -> None:
+    slow = Slow()
+    async with listening(slow) as place:
+        async with opened(place) as (_, writer):
+            writer.write(GET)
+            await until(lambda: bool(slow.connections))
+            # Reset: one that is merely closed may be half-closed, and is kept until it is answered.
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        [connection] = slow.connections
+        server = connection._server
+        await until(lambda: server.count == 0)
+        server.loop.call_soon(slow.goes_on.set)
+        await server.drain(MAX_WAIT)
+        assert slow.answered == 1
 
 
 async def test_who_reads_nothing_goes_where_all_places_are_taken() -> None:
