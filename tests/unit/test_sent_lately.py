@@ -91,16 +91,16 @@ async def test_what_could_not_be_sought_is_tried_again(
 async def test_the_last_are_kept_that_retention_cannot_have_dropped(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sent_lately, "KEPT", 3)
+    monkeypatch.setattr(sent_lately, "KEPT", 4)
     lately, looks = SentLately(clock), Looks()
-    for seq in (1, 2, 3):
+    for seq in (1, 2, 3, 4):
         lately.note(ended(seq))
     clock.advance(MAX_AGE)
-    lately.note(ended(1))
-    lately.note(ended(4))
+    for seq in (2, 5, 6):
+        lately.note(ended(seq))
     lately.doubt(PATIENCE)
     await lately.step(looks.note_lost)
-    assert looks.seqs == [1, 4], "2 made room, 3 is old"
+    assert looks.seqs == [2, 5, 6], "1 to 3 made room, 4 is old"
 
 
 async def test_what_was_delivered_once_stays_delivered(lately: SentLately) -> None:
