@@ -123,6 +123,21 @@ async def test_of_two_keys_under_one_new_id_the_second_is_refused(storage: Stora
     assert await checks(storage) == {"k1": RIGHT.check_value("k1")}
 
 
+async def test_of_two_keys_that_each_open_a_secret_under_one_id_the_second_is_refused(
+    storage: StorageHarness,
+) -> None:
+    await store(storage, RIGHT, "m1")
+    await store(storage, WRONG, "m2")
+    async with admin(storage) as first, admin(storage) as second:
+        async with first.connection.transaction():
+            await first.verify_keys(RIGHT)
+            # The second finds no check yet, and waits for the first to keep its own.
+            late = asyncio.ensure_future(second.verify_keys(WRONG))
+            await storage.until_waiting("webhook-dispatcher cli", late)
+        with pytest.raises(ConfigurationError, match="'k1' is not the key"):
+            await late
+
+
 async def test_rekeying_under_a_new_id_keeps_its_check_and_two_cannot_use_one_id(
     storage: StorageHarness,
 ) -> None:
