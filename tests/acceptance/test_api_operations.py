@@ -178,6 +178,7 @@ async def test_a_client_of_oauth_is_answered_in_its_own_form(installation: Insta
         for text, basic, status, error in (
             (grant, f"{pair}x", 401, "invalid_client"),
             (f"{grant}&client_id=nobody&client_secret=s", None, 401, "invalid_client"),
+            (f"{grant}&client_id=nobody", pair, 401, "invalid_client"),
             ("grant_type=password", pair, 400, "unsupported_grant_type"),
             ("scope=x", pair, 400, "invalid_request"),
             (f"{grant}&{grant}", pair, 400, "invalid_request"),

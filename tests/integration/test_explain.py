@@ -538,6 +538,20 @@ async def test_a_charge_that_another_merchant_has_many_events_of_is_found_and_it
         assert [delivery.seq for delivery in found] == list(range(1, MAX_EVENTS + 1))
 
 
+async def test_of_an_id_that_was_used_again_each_delivery_of_a_charge_is_found(
+    storage: StorageHarness,
+) -> None:
+    await storage.insert("m", CHARGE)
+    await storage.db.execute(
+        "INSERT INTO webhook.delivery_log (seq, event_id, merchant_id, type, created_at, object, state, "
+        "failed_reason, attempts, finished_at) SELECT seq + 1, id, merchant_id, type, created_at, object, "
+        "'failed', 'cancelled', 0, clock_timestamp() FROM webhook.outbox"
+    )
+    async with insight(storage.db) as asked:
+        found = await asked.find_charge("ch_1", "m")
+    assert [(delivery.seq, delivery.state) for delivery in found] == [(1, "pending"), (2, "failed")]
+
+
 async def test_a_charge_is_told_event_by_event_in_order_and_briefly_where_it_has_many(
     storage: StorageHarness, explain: Explain
 ) -> None:

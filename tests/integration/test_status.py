@@ -42,6 +42,16 @@ async def test_the_lag_is_that_of_now_and_not_of_five_minutes_ago(
     assert (facts.lag.events, facts.lag.median) == (MAX_LAGS, median)
 
 
+async def test_what_is_first_attempted_by_hand_is_not_late_and_does_not_count(
+    storage: StorageHarness,
+) -> None:
+    await storage.db.execute(DELIVERED, "1 s", "6 ms")
+    await storage.db.execute(DELIVERED.replace("'schedule'", "'manual'"), "1 s", "3 h")
+    async with insight(storage.db) as asked:
+        facts = await asked.status(WINDOW, [], None, [])
+    assert (facts.lag.high, facts.pace.starting) == (0.006, MAX_LAGS / 300)
+
+
 async def test_it_is_known_how_fast_events_come_and_go_and_what_they_take(storage: StorageHarness) -> None:
     await storage.db.execute(DELIVERED, "1 s", "6 ms")
     await storage.insert("m", *["{}"] * 100)
@@ -75,14 +85,18 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(stor
     await storage.db.execute(
         "INSERT INTO webhook.lane (merchant_id, last_failure_at, failing_since, failures_in_a_row) VALUES "
         "('often', clock_timestamp(), NULL, 0), ('once', clock_timestamp(), clock_timestamp(), 1), "
+        "('ours', clock_timestamp(), NULL, 0), ('long ago', clock_timestamp(), NULL, 0), "
         "('for days', clock_timestamp(), clock_timestamp() - interval '3 days', 4)"
     )
     await storage.db.execute(
         "INSERT INTO webhook.attempt_log "
         "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
-        "SELECT gen_random_uuid(), merchant, 1, 'schedule', clock_timestamp() - age * interval '1 s', 5, "
-        "CASE WHEN age % 5 = 2 OR merchant <> 'often' THEN 'timeout' ELSE 'delivered' END "
-        "FROM (VALUES ('often', 245), ('once', 1), ('for days', 1)) AS made (merchant, attempts) "
+        "SELECT gen_random_uuid(), merchant, 1, 'schedule', "
+        "clock_timestamp() - since::interval - age * interval '1 s', 5, "
+        "CASE WHEN merchant = 'ours' OR age % 5 = 3 THEN 'unsendable' "
+        "WHEN age % 5 = 2 OR merchant <> 'often' THEN 'timeout' ELSE 'delivered' END "
+        "FROM (VALUES ('often', 245, '0 s'), ('once', 1, '0 s'), ('for days', 1, '0 s'), ('ours', 5, '0 s'), "
+        "('long ago', 5, '24 h')) AS made (merchant, attempts, since) "
         "CROSS JOIN LATERAL generate_series(1, attempts) AS age"
     )
     async with insight(storage.db) as asked:
@@ -90,4 +104,4 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(stor
         facts = await asked.status(WINDOW, [], None, [])
     assert [merchant.merchant_id for merchant in found] == ["for days", "often"]
     assert (facts.failing, facts.most_failing) == (2, found)
-    assert list(merchants.lines(found))[-2] == "  20 of the latest 100 attempts failed"
+    assert list(merchants.lines(found))[-2] == "  20 of the latest 80 attempts failed"
