@@ -671,10 +671,15 @@ async def test_attempts_that_could_not_be_made_say_nothing_of_their_merchant(con
     for _ in range(3):
         await console.db.execute(ATTEMPT, uuid4(), "m", timedelta(0))
     await console.db.execute("UPDATE webhook.attempt_log SET outcome = 'unsendable'")
-    await console.db.execute("UPDATE webhook.lane SET last_success_at = clock_timestamp()")
+    await console.db.execute(
+        "UPDATE webhook.lane SET last_success_at = clock_timestamp(), last_failure_at = clock_timestamp()"
+    )
     page = await console.merchant_page(MerchantOrder.ID)
-    [row] = page.merchants
+    [row], alone = page.merchants, await Merchants(console.pool).get(console.viewer, "m")
     assert (row.state(page.now), row.attempted) == (MerchantState.HEALTHY, 0)
+    assert alone is not None
+    assert (alone.state(), alone.attempted) == (MerchantState.HEALTHY, 0)
+    assert await console.merchants(MerchantOrder.FAILING) == []
 
 
 async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading) -> None:

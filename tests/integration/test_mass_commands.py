@@ -285,6 +285,20 @@ async def skip(transaction: Transaction, wanted: Skip) -> dict[str, int]:
         return dict(await opened.skip(await opened.find_skippable(wanted, 0, 1000)))
 
 
+async def test_what_was_delivered_and_is_sent_again_meanwhile_is_not_skipped(
+    storage: StorageHarness, transaction: Transaction
+) -> None:
+    (seq,) = await storage.insert_due("m", 3600)
+    wanted = Skip("m", await storage.now())
+    async with transaction() as opened:
+        found = await opened.find_skippable(wanted, 0, 10)
+        assert found.seqs == [seq]
+        await storage.db.execute("UPDATE webhook.outbox SET on_failure = 'delivered'")
+        assert await opened.skip(found) == {}
+        assert not (await opened.find_skippable(wanted, 0, 10)).seqs
+    assert await storage.owed(seq) is not None
+
+
 async def test_what_is_owed_and_old_is_skipped_and_its_lane_recalled(
     storage: StorageHarness, here: Daemon, transaction: Transaction
 ) -> None:

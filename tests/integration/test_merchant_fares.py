@@ -8,6 +8,7 @@ import pytest
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, unsent
 from webhook_dispatcher.domain.event import Event, FailedReason
 from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.records import PostgresRecords
 
 SECOND = timedelta(seconds=1)
@@ -63,6 +64,16 @@ async def _failed(storage: StorageHarness, here: Daemon) -> tuple[Record, dateti
     lease, (event,) = await here.claim("m")
     start = await storage.now()
     return answered(event, lease.epoch, start, 500), start
+
+
+async def test_an_attempt_that_could_not_be_made_says_nothing_of_its_merchant(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    record, start = await _failed(storage, here)
+    assert record.attempt is not None
+    attempt = record.attempt._replace(status=None, outcome=Outcome.UNSENDABLE)
+    await here.records.write([record._replace(attempt=attempt)], [], LEASE)
+    assert await fares(storage, start) == (None, None, 0)
 
 
 async def test_a_batch_that_is_written_again_counts_nothing_twice(

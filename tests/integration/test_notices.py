@@ -394,16 +394,20 @@ async def test_one_event_retried_thirty_times_says_nothing(storage: StorageHarne
     assert (await report(here)).written["endpoint.failing"] == 1
 
 
-async def test_who_has_accepted_something_is_not_failing_whoever_sent_it(
-    storage: StorageHarness, here: Daemon
+@pytest.mark.parametrize(
+    ("failed", "outcome"), [((-7200, -3600, -10), "delivered"), ((-7200, -10), "unsendable")]
+)
+async def test_who_has_accepted_something_is_not_failing_nor_by_what_could_not_be_made(
+    storage: StorageHarness, here: Daemon, failed: tuple[int, ...], outcome: str
 ) -> None:
     """A daemon of the version before logs what was accepted, and leaves failing_since as it was."""
     await storage.db.execute(ENDPOINT, "m")
-    await fail(storage, here, "m", -7200, -3600, -10)
+    await fail(storage, here, "m", *failed)
     await storage.db.execute(
         "INSERT INTO webhook.attempt_log "
         "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
-        "VALUES (gen_random_uuid(), 'm', 1, 'schedule', clock_timestamp() - interval '30 s', 5, 'delivered')"
+        "VALUES (gen_random_uuid(), 'm', 1, 'schedule', clock_timestamp() - interval '30 s', 5, $1)",
+        outcome,
     )
     assert (await report(here)).written["endpoint.failing"] == 0
 
