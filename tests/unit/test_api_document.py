@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from typing import Any
 from uuid import UUID
 
@@ -13,9 +14,10 @@ import orjson
 import pytest
 import schemathesis
 from jsonschema_rs import meta
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import Answer, Asked
+from webhook_dispatcher.api.calls import Answer, Asked, Operation
 from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.openapi import document as made
@@ -247,3 +249,25 @@ def test_what_is_published_asks_for_nothing() -> None:
     shown = published(OPERATIONS)
     assert {operation.template for operation in shown} == {"/openapi.json", "/docs"}
     assert {(operation.limit, operation.idempotency) for operation in shown} == {("none", "none")}
+
+
+class Counted(tuple[Operation, ...]):
+    """Operations that count how often somebody goes through them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Operation]:
+        self.walks += 1
+        return super().__iter__()
+
+
+async def test_the_document_is_made_once_when_somebody_asks_for_it() -> None:
+    operations = Counted(OPERATIONS)
+    shown, _ = published(operations)
+    assert operations.walks == 0
+    headers = CIMultiDictProxy(CIMultiDict[str]())
+    asked = Asked("r1", "en", shown, {}, headers, "/openapi.json", IPv4Address("192.0.2.1"), 0.0)
+    first, made = await shown.handler(asked), operations.walks
+    assert made > 0
+    assert await shown.handler(asked) == first
+    assert operations.walks == made

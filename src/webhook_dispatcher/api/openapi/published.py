@@ -1,14 +1,16 @@
 """The OpenAPI document and its page, as operations that ask for no credentials and count against no limit.
 
-Both are made once, at the start, and are the same for everybody: a client that has what there is is told so
-(304), and one that takes gzip gets that. They are not in the envelope.
+Both are made when somebody first asks, since most processes are never asked, and are the same for everybody
+then: a client that has what there is is told so (304), and one that takes gzip gets that. They are not in the
+envelope.
 """
 
+import asyncio
 import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
@@ -30,9 +32,8 @@ _NOT_AT_ALL = re.compile(r"[qQ]=0(?:\.0*)?")
 
 def published(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """Return what shows these operations to whoever asks."""
-    described = document(operations)
-    shown = Text(orjson.dumps(described), "application/json")
-    visible = Text(page(described).encode(), "text/html; charset=utf-8", PAGE_HEADERS)
+    shown = Text(lambda: orjson.dumps(document(operations)), "application/json")
+    visible = Text(lambda: page(document(operations)).encode(), "text/html; charset=utf-8", PAGE_HEADERS)
     return (
         Operation("GET", "/openapi.json", "readDocument", shown.give, limit="none"),
         Operation("GET", "/docs", "showDocument", visible.give, limit="none"),
@@ -40,24 +41,33 @@ def published(operations: Sequence[Operation]) -> tuple[Operation, ...]:
 
 
 class Text:
-    """A text that does not change while the program runs. kind: its content type."""
+    """A text that does not change once it is made. kind: its content type."""
 
-    def __init__(self, text: bytes, kind: str, headers: Mapping[str, str] = NO_HEADERS) -> None:
-        self._text, self._kind = text, kind
-        self._compressed = gzip.compress(text, mtime=0)
-        self._tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
-        # Weak (RFC 9110 8.8.1): it is the same for both encodings.
-        self._headers = {**FOR_A_WHILE, **headers, "ETag": f"W/{self._tag}"}
+    def __init__(self, make: Callable[[], bytes], kind: str, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        self._make, self._kind, self._headers = make, kind, headers
+        self._made: _Made | None = None
 
     async def give(self, asked: Asked) -> Answer:
         """Give it as the client takes it, or say that it has not changed."""
+        if (made := self._made) is None:
+            # In a thread: other requests do not wait for it. Whoever asks meanwhile makes the same once more.
+            made = self._made = await asyncio.to_thread(lambda: _Made(self._make()))
+        # Weak (RFC 9110 8.8.1): it is the same for both encodings.
+        headers = {**FOR_A_WHILE, **self._headers, "ETag": f"W/{made.tag}"}
         known = _TAG.findall(asked.headers.get("If-None-Match", ""))
-        if self._tag in known or known == ["*"]:
-            return Answer(b"", 304, self._headers, language="en", page=self._kind)
+        if made.tag in known or known == ["*"]:
+            return Answer(b"", 304, headers, language="en", page=self._kind)
         if _takes_gzip(asked.headers.get("Accept-Encoding", "")):
-            headers = {**self._headers, "Content-Encoding": "gzip"}
-            return Answer(self._compressed, headers=headers, language="en", page=self._kind)
-        return Answer(self._text, headers=self._headers, language="en", page=self._kind)
+            headers["Content-Encoding"] = "gzip"
+            return Answer(made.compressed, headers=headers, language="en", page=self._kind)
+        return Answer(made.text, headers=headers, language="en", page=self._kind)
+
+
+class _Made:
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.compressed = gzip.compress(text, mtime=0)
+        self.tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
 
 
 def _takes_gzip(accepted: str) -> bool:
