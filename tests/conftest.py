@@ -138,8 +138,11 @@ def reused(postgres: EmbeddedPostgres) -> Databases:
 
 
 @pytest.fixture(scope="session")
-def scaled() -> Iterator[tuple[Mapping[str, str], Databases]]:
-    """Start another server, in scaled time; give the variables of what lives in it, and its databases."""
+def scaled(postgres: EmbeddedPostgres) -> Iterator[tuple[Mapping[str, str], Databases]]:
+    """Start another server, in scaled time; give the variables of what lives in it, and its databases.
+
+    After the one in real time: what both are copies of is made in that.
+    """
     with scaled_time() as variables, ExitStack() as stack:
         with living_in(variables):
             server = stack.enter_context(template_server())

@@ -1,18 +1,16 @@
 """The clock of a whole machine is an hour ahead, and set right: nothing waits for that hour."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from tests.acceptance.installation import Installation
-from tests.servers.database import Database, own_server
+from tests.servers.database import Database, own_migrated
 from tests.servers.own_clock import HOUR, OwnClock, with_own_clock
 from tests.servers.scaled_time import LIBRARY
 from tests.waiting import until
 from webhook_dispatcher.local.behaviour import Behaviour
-from webhook_dispatcher.storage import schema
 
 pytestmark = pytest.mark.needs(LIBRARY is not None, "libfaketime is missing: apt-get install libfaketime")
 SETTINGS = {"RETRY_SCHEDULE": "PT2S,PT2S,PT2S", "LEASE": "PT15S"}
@@ -29,9 +27,8 @@ def clock() -> Iterator[OwnClock]:
 def own_database(clock: OwnClock) -> Iterator[Database]:
     """Serve a database whose clock, and its daemons', is an hour ahead."""
     clock.set(HOUR)
-    with own_server({}) as server:
-        asyncio.run(schema.migrate(server.dsn()))
-        yield Database(server, "postgres")
+    with own_migrated({}) as database:
+        yield database
 
 
 async def test_what_waited_by_a_clock_that_was_ahead_goes_on_when_it_is_right(

@@ -1,6 +1,5 @@
 """A server takes over that was behind: its numbers are given again, to other events. Source: I1 to I3."""
 
-import asyncio
 import shutil
 import signal
 from collections.abc import Iterator
@@ -13,10 +12,9 @@ import pytest
 from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, all_settled, check_promises, start_daemons
 from tests.acceptance.outage import end_server, reconnect
-from tests.servers.database import Database, own_server
+from tests.servers.database import Database, own_migrated
 from tests.waiting import until, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
-from webhook_dispatcher.storage import schema
 
 MERCHANTS = [f"m{number:02}" for number in range(40)]
 ANSWER = timedelta(seconds=3)
@@ -26,9 +24,8 @@ ANSWER = timedelta(seconds=3)
 @pytest.fixture
 def own_database() -> Iterator[Database]:
     """Serve a migrated database that can be copied while it runs."""
-    with own_server({"wal_level": "replica", "full_page_writes": "on"}) as server:
-        asyncio.run(schema.migrate(server.dsn()))
-        yield Database(server, "postgres")
+    with own_migrated({"wal_level": "replica", "full_page_writes": "on"}) as database:
+        yield database
 
 
 async def copy_server(owner: asyncpg.Connection) -> tuple[Path, Path]:

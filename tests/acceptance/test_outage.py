@@ -1,6 +1,5 @@
 """Postgres goes away under load and comes back. Source: I1 to I3, I10, I11."""
 
-import asyncio
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,9 +11,8 @@ import pytest
 from tests.acceptance.installation import Installation
 from tests.acceptance.outage import MERCHANTS, Outage, live_through_outage
 from tests.acceptance.processes import Daemon
-from tests.servers.database import Database, own_server
+from tests.servers.database import Database, own_migrated
 from tests.waiting import Yardstick
-from webhook_dispatcher.storage import schema
 from webhook_dispatcher.telemetry.throttle import NAMES
 
 AWAY = 4.0
@@ -32,9 +30,8 @@ APART = 0.9
 @pytest.fixture
 def own_database() -> Iterator[Database]:
     """Serve a migrated database whose commits outlast a crash of the server."""
-    with own_server({"synchronous_commit": "on"}) as server:
-        asyncio.run(schema.migrate(server.dsn()))
-        yield Database(server, "postgres")
+    with own_migrated({"synchronous_commit": "on"}) as database:
+        yield database
 
 
 def check(outage: Outage, machine: Yardstick, daemons: list[Daemon]) -> None:

@@ -1,6 +1,5 @@
 """Several databases in one installation: each is served by processes of its own, and troubles nobody else."""
 
-import asyncio
 import json
 import os
 import signal
@@ -14,7 +13,7 @@ from tests.acceptance.load import PATIENCE, Load
 from tests.acceptance.outage import end_server, reconnect
 from tests.acceptance.processes import Daemon, process_exists
 from tests.acceptance.supervised_processes import asked, end, pids, scraped, started
-from tests.servers.database import Database, own_server
+from tests.servers.database import Database, own_migrated
 from tests.waiting import until_found
 from webhook_dispatcher.local.arrivals import out_of_order
 from webhook_dispatcher.storage import schema
@@ -30,9 +29,8 @@ LEASE = {"LEASE": "PT3S", "ATTEMPT_TIMEOUT": "PT1S"}
 @pytest.fixture
 def other_database() -> Iterator[Database]:
     """Serve a migrated database that a test may stop."""
-    with own_server({}) as server:
-        asyncio.run(schema.migrate(server.dsn()))
-        yield Database(server, "postgres")
+    with own_migrated({}) as database:
+        yield database
 
 
 @pytest.fixture

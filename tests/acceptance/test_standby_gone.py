@@ -1,6 +1,5 @@
 """The synchronous standby is gone: what is read is answered, and each COMMIT waits. Every program says so."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -9,10 +8,9 @@ from tests.acceptance.api_process import ANYWHERE
 from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon, http_get
-from tests.servers.database import Database, own_server
+from tests.servers.database import Database, own_migrated
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
-from webhook_dispatcher.storage import schema
 
 API = ("webhook_dispatcher", "api")
 MERCHANTS = ["m1", "m2", "m3"]
@@ -21,9 +19,10 @@ MERCHANTS = ["m1", "m2", "m3"]
 @pytest.fixture
 def own_database() -> Iterator[Database]:
     """Serve a database whose sessions wait for standbys, where there are to be any."""
-    with own_server({"synchronous_commit": "on", "max_wal_senders": "2", "wal_level": "replica"}) as server:
-        asyncio.run(schema.migrate(server.dsn()))
-        yield Database(server, "postgres")
+    with own_migrated(
+        {"synchronous_commit": "on", "max_wal_senders": "2", "wal_level": "replica"}
+    ) as database:
+        yield database
 
 
 async def wait_for_standby(installation: Installation, name: str) -> None:

@@ -1,13 +1,12 @@
 """The database's clock was an hour ahead, and is set right: what becomes of each instant that is kept."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
 import asyncpg
 import pytest
 
-from tests.servers.database import Database, own_server
+from tests.servers.database import Database, own_migrated
 from tests.servers.own_clock import HOUR, OwnClock, with_own_clock
 from tests.servers.scaled_time import LIBRARY
 from webhook_dispatcher.app.clock import SystemClock
@@ -16,7 +15,6 @@ from webhook_dispatcher.dispatch.sweep import ClockCorrection
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.ports import LongestWaits
 from webhook_dispatcher.domain.schedule import DEFAULT_DELAYS
-from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.statements import load
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -164,17 +162,16 @@ def clock() -> Iterator[OwnClock]:
 
 @pytest.fixture(scope="module")
 def own_database(clock: OwnClock) -> Iterator[Database]:
-    with own_server({}) as server:
-        asyncio.run(schema.migrate(server.dsn()))
-        yield Database(server, "postgres")
+    with own_migrated({}) as database:
+        yield database
 
 
 @pytest.fixture
 async def connection(own_database: Database) -> AsyncIterator[asyncpg.Connection]:
-    """Connect as the superuser; what the test leaves is cleared away."""
+    """Connect as the superuser, where nothing is left of the migration or of another test."""
     connection = await own_database.connect()
-    yield connection
     await connection.execute(f"TRUNCATE {', '.join(f'webhook.{table}' for table in CORRECTED)}")
+    yield connection
     await connection.close()
 
 
