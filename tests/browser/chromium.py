@@ -17,6 +17,10 @@ HOW = "as root, apt-get install chromium"
 NEEDS_CHROMIUM = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
 IN_ONE_LOOP = pytest_asyncio.fixture(loop_scope="session")
 """All tests with a browser share it, and so an event loop."""
+NOT_NEEDED = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
+"""Pages that each window loads for its address bar, which nobody sees: two thirds of what a test's window costs."""
+AS_PLAYWRIGHT = ("HttpsUpgrades", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding")
+"""What of Playwright's own list concerns us: of several options the last one counts."""
 PACKAGES = Path(__file__).parent / "node_modules"
 NEEDS_PACKAGES = pytest.mark.needs(
     (PACKAGES / "axe-core").exists(), "axe-core and htmx from npm (make test installs them)"
@@ -27,8 +31,9 @@ NEEDS_PACKAGES = pytest.mark.needs(
 async def chromium() -> AsyncIterator[Browser]:
     """Run it, without a window, while entered."""
     assert PROGRAM is not None
-    # Its sandbox refuses to run as root, where containers run.
-    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    arguments = [f"--disable-features={','.join((*NOT_NEEDED, *AS_PLAYWRIGHT))}"]
+    if os.getuid() == 0:
+        arguments.append("--no-sandbox")  # which refuses to run as root, where containers run
     async with AsyncExitStack() as stack:
         with spending("starting programs"):
             playwright = await stack.enter_async_context(async_playwright())
