@@ -18,8 +18,8 @@ NEEDS_CHROMIUM = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
 IN_ONE_LOOP = pytest_asyncio.fixture(loop_scope="session")
 """All tests with a browser share it, and so an event loop."""
 NOT_NEEDED = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
-"""Pages that each window loads for its address bar, which nobody sees: two thirds of what a test's window costs."""
-AS_PLAYWRIGHT = ("HttpsUpgrades", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding")
+"""Pages that each window loads for its address bar, which nobody sees: two thirds of what a window costs."""
+AS_PLAYWRIGHT = ("HttpsUpgrades", "MediaRouter", "NetworkTimeServiceQuerying", "PaintHolding")
 """What of Playwright's own list concerns us: of several options the last one counts."""
 PACKAGES = Path(__file__).parent / "node_modules"
 NEEDS_PACKAGES = pytest.mark.needs(

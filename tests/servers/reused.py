@@ -79,6 +79,7 @@ MAKE_SEQUENCE = "SELECT format('SELECT setval(%L, %s, %L)', $1::text, last_value
 SEQUENCES = f"SELECT oid::regclass::text FROM pg_class WHERE relkind = 'S' AND oid >= {FIRST_OF_OURS}"
 RESTORE = """
 SET statement_timeout = '60s';
+SET session_replication_role = replica;  -- no trigger has a say: the audit may only be added to
 DO $do$
 BEGIN
     -- Looked at again and again: pg_terminate_backend(pid, timeout) looks each tenth of a second.
@@ -92,7 +93,6 @@ BEGIN
     EXECUTE (SELECT 'TRUNCATE ' || string_agg(oid, ', ') || ' CASCADE' FROM ({used}) AS used);
 END
 $do$;
-SET session_replication_role = replica;  -- triggers have had their turn
 {rows};
 SELECT pg_stat_reset()
 """
