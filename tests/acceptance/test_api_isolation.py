@@ -22,14 +22,13 @@ from tests.acceptance.installation import SEALS, Installation
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.calls import Operation
 from webhook_dispatcher.api.program import compose
-from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import EgressPolicy
 
 
 def routed(upstream: str | None = None) -> tuple[Operation, ...]:
     """Return all that the program finds an operation for, put together as it does that itself."""
-    return Router(compose({}, RateLimits(), EgressPolicy(), upstream).operations).operations
+    return tuple(compose({}, RateLimits(), EgressPolicy(), upstream).operations)
 
 
 OPERATIONS, FORWARDING = routed(), routed("http://127.0.0.1:9")

@@ -24,12 +24,12 @@ from webhook_dispatcher.api.openapi import document as made
 from webhook_dispatcher.api.openapi.document_page import page
 from webhook_dispatcher.api.openapi.published import POLICY, published
 from webhook_dispatcher.api.operations.table import table
-from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.signing import Secret, signature
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.web.router import PARAMETER
 
 OPERATIONS = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
 DOCUMENT = made.document(OPERATIONS)

@@ -6,69 +6,15 @@ from pathlib import Path
 import pytest
 
 from webhook_dispatcher.api import request_ids, validation
-from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Answer, Asked, Operation, Refused
-from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH, UNAVAILABLE
+from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
+from webhook_dispatcher.api.catalogue import UNAVAILABLE
 from webhook_dispatcher.api.fair_share import FairShare
 from webhook_dispatcher.api.memory import MAX_UNCOUNTED, Reservation
-from webhook_dispatcher.api.router import Router
 
 
 def test_a_request_id_that_is_not_fit_is_replaced_by_a_new_one() -> None:
     assert request_ids.choose("abc~1") == "abc~1"
     assert request_ids.choose("a\nb") != request_ids.choose("a\nb")
-
-
-async def answer(asked: Asked) -> Answer:
-    return Answer(b"{}")
-
-
-ROUTER = Router(
-    [
-        Operation("GET", "/v1/things/{id}", "read", answer),
-        Operation("DELETE", "/v1/things/{id}", "remove", answer),
-        Operation("POST", "/v1/things/retry", "retry", answer),
-        Operation("GET", "/v1/things/{id}/parts/{part}", "part", answer),
-        Operation("GET", "/openapi.json", "document", answer),
-    ]
-)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "name", "parameters"),
-    [
-        ("GET", "/v1/things/a%20b", "read", {"id": "a b"}),
-        ("DELETE", "/v1/things/x", "remove", {"id": "x"}),
-        ("POST", "/v1/things/retry", "retry", {}),
-        ("GET", "/v1/things/x/parts/y", "part", {"id": "x", "part": "y"}),
-        ("GET", "/openapi.json", "document", {}),
-    ],
-)
-def test_a_path_leads_to_its_operation(method: str, path: str, name: str, parameters: dict[str, str]) -> None:
-    operation, found = ROUTER.find(method, path)
-    assert (operation.name, found) == (name, parameters)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "code", "allow"),
-    [
-        ("GET", "/v1/things/retry", METHOD_NOT_ALLOWED, "POST"),
-        ("POST", "/v1/things/x", METHOD_NOT_ALLOWED, "DELETE, GET, HEAD"),
-        ("GET", "/v1/things/{id}", NO_SUCH_PATH, None),
-        ("GET", "/v1/things/", NO_SUCH_PATH, None),
-        ("GET", "/openapi_json", NO_SUCH_PATH, None),
-        ("GET", "/v1/things/x\n", NO_SUCH_PATH, None),
-        ("GET", "/v1/things/" + "x" * 3073, NO_SUCH_PATH, None),
-    ],
-)
-def test_a_path_to_nowhere_says_what_there_is(method: str, path: str, code: int, allow: str | None) -> None:
-    with pytest.raises(Refused) as caught:
-        ROUTER.find(method, path)
-    assert (caught.value.code, caught.value.headers.get("Allow")) == (code, allow)
-
-
-def test_one_operation_cannot_be_there_twice() -> None:
-    with pytest.raises(ValueError, match="twice"):
-        Router([*ROUTER.operations, Operation("GET", "/openapi.json", "again", answer)])
 
 
 def test_one_client_takes_no_more_than_a_share_of_the_budget_and_gives_it_back() -> None:

@@ -19,14 +19,12 @@ from tests.waiting import until
 from webhook_dispatcher.app.console import shown_settings
 from webhook_dispatcher.console import cookies, names, security
 from webhook_dispatcher.console import prover as prover_module
-from webhook_dispatcher.console.calls import Answer, Asked, Plain, Refused, Route
 from webhook_dispatcher.console.pages.signing import next_page
 from webhook_dispatcher.console.plots import CLASSES, HEIGHT, WIDTH, nice_top, plot_of
 from webhook_dispatcher.console.pretty import pretty
 from webhook_dispatcher.console.prover import MAX_OF_ADDRESS, Prover, TooBusy
 from webhook_dispatcher.console.reader import Reader, reader_of, zone_of
 from webhook_dispatcher.console.rendering import Renderer, shown_instant, when
-from webhook_dispatcher.console.routing import Routes
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.domain.account import SessionToken
 from webhook_dispatcher.domain.password import PasswordParameters
@@ -135,24 +133,6 @@ def test_what_is_no_merchants_id_is_none(part: str) -> None:
 )
 def test_signing_in_leads_to_pages_of_ours(text: str, expected: str) -> None:
     assert next_page(text) == expected
-
-
-async def nothing(asked: Asked) -> Answer:
-    return Plain(b"")
-
-
-def test_routes_are_found_by_method_and_path() -> None:
-    routes = Routes(
-        [Route("GET", "/a/b", nothing), Route("GET", "/a/{id}", nothing), Route("POST", "/a/{id}", nothing)]
-    )
-    assert (routes.find("GET", "/a/b")[1], routes.find("HEAD", "/a/c")[1]) == ({}, {"id": "c"})
-    for method, path, status in (("GET", "/a/b/c", 404), ("GET", "/a/é", 404), ("DELETE", "/a/c", 405)):
-        with pytest.raises(Refused) as refused:
-            routes.find(method, path)
-        assert refused.value.status == status
-    assert refused.value.allow == "GET, POST"
-    with pytest.raises(ValueError, match="twice"):
-        Routes([Route("GET", "/", nothing), Route("GET", "/", nothing)])
 
 
 def test_pretty_changes_nothing_but_white_space() -> None:

@@ -4,7 +4,7 @@ They are no middlewares of aiohttp: those see neither requests that cannot be pa
 Whatever a step refuses, and whatever goes wrong, becomes an error in the envelope: there is no other form.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,11 +22,19 @@ from webhook_dispatcher.api.calls import (
     Answer,
     Asked,
     Given,
+    Operation,
     Refused,
 )
-from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
+from webhook_dispatcher.api.catalogue import (
+    CATALOGUE,
+    INTERNAL,
+    INVALID_TOKEN,
+    METHOD_NOT_ALLOWED,
+    NO_SUCH_PATH,
+    UNAVAILABLE,
+    entry_of,
+)
 from webhook_dispatcher.api.metrics import CLIENT_GONE, NO_OPERATION, ApiMetrics
-from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.language import Language
@@ -36,6 +44,7 @@ from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import RequestRefused
 from webhook_dispatcher.web.heads import examine, expects_continue, judge
 from webhook_dispatcher.web.responses import respond
+from webhook_dispatcher.web.router import NoSuchMethod, NoSuchPath, Router
 from webhook_dispatcher.web.server import ADDRESS, HELD
 
 _log = structlog.get_logger()
@@ -71,7 +80,7 @@ class Pipeline:
 
     def __init__(
         self,
-        router: Router,
+        router: Router[Operation],
         admission: ByToken,
         idempotency: Idempotency,
         clock: Clock,
@@ -108,11 +117,19 @@ class Pipeline:
             _log.error("request.failed", operation=call.operation, exc_info=error)
             return self._refuse(call, request, Refused(INTERNAL))
 
+    def _find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
+        try:
+            return self._router.find(method, path)
+        except NoSuchPath:
+            raise Refused(NO_SUCH_PATH) from None
+        except NoSuchMethod as error:
+            raise Refused(METHOD_NOT_ALLOWED, headers={"Allow": error.allow}) from None
+
     async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
         """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
         path = examine(request)
         expects = expects_continue(request)
-        operation, parameters = self._router.find(request.method, path)
+        operation, parameters = self._find(request.method, path)
         call.operation, call.max_body = operation.name, operation.max_body
         if operation.form is not None and request_body.content_type(request.headers) == FORM:
             call.is_oauth, call.language = True, "en"

@@ -22,7 +22,6 @@ from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.api.openapi.published import published
 from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.pipeline import Idempotency, Pipeline
-from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -33,6 +32,7 @@ from webhook_dispatcher.storage.api.events import Events
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.web import running
+from webhook_dispatcher.web.router import Router
 from webhook_dispatcher.web.running import Pools, Running
 
 POOL_SIZE = 10
@@ -117,7 +117,11 @@ class Program(Running):
         await stack.enter_async_context(ops)
         self.ops_port = ops.port
         pipeline = Pipeline(
-            Router(parts.operations), parts.admission, parts.idempotency, self._clock, metrics
+            Router((one.method, one.template, one) for one in parts.operations),
+            parts.admission,
+            parts.idempotency,
+            self._clock,
+            metrics,
         )
         await self._listen(stack, pipeline, pools)
         url = f"{self._url()}/v1"

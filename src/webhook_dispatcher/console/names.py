@@ -9,6 +9,8 @@ import binascii
 import re
 
 MAX_ID_LENGTH = 128
+SEGMENT = r"[A-Za-z0-9._~$-]{1,800}"
+"""What a parameter of a path may be."""
 _PLAIN = re.compile(r"[A-Za-z0-9_$-][A-Za-z0-9_$.-]{0,127}")
 
 

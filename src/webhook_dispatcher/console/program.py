@@ -11,9 +11,9 @@ import structlog
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.console.doorkeeper import Doorkeeper
+from webhook_dispatcher.console.names import SEGMENT
 from webhook_dispatcher.console.pages.health import Setting
 from webhook_dispatcher.console.rendering import Renderer
-from webhook_dispatcher.console.routing import Routes
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.console.table import Parts, table
 from webhook_dispatcher.console.web import Console, Front
@@ -24,6 +24,7 @@ from webhook_dispatcher.storage.console.overview import Overviews
 from webhook_dispatcher.storage.console.sessions import Sessions
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.web import running
+from webhook_dispatcher.web.router import Router
 from webhook_dispatcher.web.running import Running
 
 POOL_SIZE = 6
@@ -76,4 +77,5 @@ class Program(Running):
         )
         renderer = Renderer(static, self._clock, self._options.installation)
         doorkeeper, overviews = Doorkeeper(Sessions(database)), Overviews(database)
-        return Console(Routes(table(parts)), doorkeeper, overviews, renderer, front, self._clock)
+        router = Router([(one.method, one.template, one) for one in table(parts)], SEGMENT)
+        return Console(router, doorkeeper, overviews, renderer, front, self._clock)

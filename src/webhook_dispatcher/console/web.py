@@ -29,7 +29,6 @@ from webhook_dispatcher.console.calls import (
 from webhook_dispatcher.console.doorkeeper import Doorkeeper
 from webhook_dispatcher.console.reader import Reader, reader_of
 from webhook_dispatcher.console.rendering import Renderer
-from webhook_dispatcher.console.routing import Routes
 from webhook_dispatcher.domain.account import SessionToken
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -40,6 +39,7 @@ from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import Fault, RequestRefused
 from webhook_dispatcher.web.heads import examine, expects_continue, judge
 from webhook_dispatcher.web.responses import respond
+from webhook_dispatcher.web.router import NoSuchMethod, NoSuchPath, Router
 from webhook_dispatcher.web.server import ADDRESS, BY_PROXY
 
 MAX_BODY_BYTES = 65_536
@@ -100,14 +100,14 @@ class Console:
 
     def __init__(
         self,
-        routes: Routes,
+        router: Router[Route],
         doorkeeper: Doorkeeper,
         overviews: Overviews,
         renderer: Renderer,
         front: Front,
         clock: Clock,
     ) -> None:
-        self._routes = routes
+        self._router = router
         self._doorkeeper = doorkeeper
         self._overviews = overviews
         self._renderer = renderer
@@ -160,12 +160,20 @@ class Console:
         began = self._clock.elapsed()
         return Call(reader_of(None, accepted), began, f"{int(self._clock.unix())}-{self._count}")
 
+    def _find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        try:
+            return self._router.find(method, path)
+        except NoSuchPath:
+            raise Refused(404, "not_found") from None
+        except NoSuchMethod as error:
+            raise Refused(405, "method", allow=error.allow) from None
+
     async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
         """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
         path = examine(request)
         if expects_continue(request):
             raise RequestRefused(Fault.EXPECTATION)
-        route, parameters = self._routes.find(request.method, path)
+        route, parameters = self._find(request.method, path)
         call.route, call.is_refresh = route.name, REFRESH in request.headers
         if route.access is not Access.ANYBODY or request.method == "POST":
             self._check_host(request)

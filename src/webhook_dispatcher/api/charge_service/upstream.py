@@ -50,6 +50,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
 from webhook_dispatcher.domain.event import CONTENT_TYPE
 from webhook_dispatcher.transport.authorities import Authorities
 from webhook_dispatcher.transport.renewal import Renewals
+from webhook_dispatcher.web.router import PARAMETER
 
 ANSWER_TIMEOUT = timedelta(seconds=30)
 CONNECT_SECONDS = 5.0
@@ -64,7 +65,6 @@ MAX_ID_BYTES = 255
 TakeMemory = Callable[[int], None]
 """Reserves so many bytes, or raises."""
 
-_PARAMETER = re.compile(r"\{(\w+)\}")
 # Encoded or not, servers disagree about these: %2F may become a slash before routing, %25 a percent sign.
 _NEVER_IN_AN_ID = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
 # What aiohttp, asyncio and uvloop raise for one request (see transport/aiohttp_errors.py).
@@ -111,7 +111,7 @@ def derived_key(client_id: str, method: str, target: str, key: str) -> str:
 def target_of(template: str, parameters: Mapping[str, str], query: Sequence[tuple[str, str]] = ()) -> str:
     """Write path and query. Unaddressable where a parameter could mean another path to some server."""
     try:
-        path = _PARAMETER.sub(lambda match: _segment(parameters[match[1]]), template)
+        path = PARAMETER.sub(lambda match: _segment(parameters[match[1]]), template)
         pairs = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in query)
     except UnicodeEncodeError:  # bytes that are no UTF-8
         raise Unaddressable from None

@@ -23,9 +23,9 @@ from webhook_dispatcher.api.openapi.sent import WEBHOOKS, WebhookEvent
 from webhook_dispatcher.api.operations.auth import OAuthError, OAuthToken
 from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
-from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
 from webhook_dispatcher.domain.language import LANGUAGES
+from webhook_dispatcher.web.router import PARAMETER
 
 Object = dict[str, Any]
 Mode = Literal["validation", "serialization"]
