@@ -26,9 +26,9 @@ from typing import Any
 from lab.chaos.evidence import Phase
 from lab.chaos.gauge import Gauge
 from lab.chaos.moves import AGE, AGE_OF_REFUSED, RETRY
-from webhook_dispatcher import __version__, app
+from webhook_dispatcher import __version__
 from webhook_dispatcher.app import daemon as composition
-from webhook_dispatcher.app import outbound
+from webhook_dispatcher.app import outbound, run
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
@@ -268,7 +268,7 @@ def main() -> None:
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()
     scaled = {field: timedelta(seconds=seconds) for field, seconds in json.loads(durations).items()}
-    app.run(load_settings(os.environ).model_copy(update=scaled))
+    run.run(load_settings(os.environ).model_copy(update=scaled))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import asyncpg
 
-from webhook_dispatcher import app, storage
+from webhook_dispatcher import storage
+from webhook_dispatcher.app import run
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.local.arrivals import Arrival
@@ -106,7 +107,7 @@ async def _deliver(postgres: EmbeddedPostgres, folder: Path) -> tuple[datetime, 
         secret, keyring = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)), settings.keyring()
         receiver.accept(MERCHANT, secret)
         await admin.insert_endpoint(MERCHANT, receiver.url(MERCHANT), keyring.seal(MERCHANT, secret), keyring)
-        await stack.enter_async_context(app.running(settings))
+        await stack.enter_async_context(run.running(settings))
         for charge in ("ch_before", "ch_1"):
             began = await producer.fetchval(NOW)
             charged = json.dumps({"id": charge})

@@ -11,7 +11,7 @@ from tests.acceptance.installation import Installation
 from tests.servers import programs
 from tests.servers.awkward_settings import bearable
 from tests.servers.database import Database
-from webhook_dispatcher import app
+from webhook_dispatcher.app import run
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.binaries import major_version
@@ -99,7 +99,7 @@ async def do_everything(installation: Installation) -> None:
     async with administration(installation.database.dsn("webhook_admin")) as admin:
         await admin.check_schema()
         await configure(installation, admin, "m")
-        async with app.running(settings):
+        async with run.running(settings):
             await deliver(installation, admin)
             await command(installation, admin)
     await run_upkeep(installation)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.storage_harness import PATIENCE, StorageHarness
 from tests.servers.database import Database
-from webhook_dispatcher import app
+from webhook_dispatcher.app import run
 from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats, forget_noted
@@ -122,7 +122,7 @@ async def test_a_daemon_notes_itself_and_is_gone_when_it_ends(
             "WEBHOOK_OPS_ADDRESS": "127.0.0.1:0",
         }
     )
-    async with app.running(settings) as daemon:
+    async with run.running(settings) as daemon:
         async with asyncio.timeout(10):
             while (row := await row_of(storage.db)) is None:
                 await storage.db.execute("SELECT pg_sleep(0.01)")

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from tests.servers.database import Database
-from webhook_dispatcher import app
+from webhook_dispatcher.app import run
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool
@@ -60,7 +60,7 @@ async def test_the_daemons_claims_and_records_are_planned_once(database: Databas
             "WEBHOOK_OPS_ADDRESS": "127.0.0.1:0",
         }
     )
-    async with app.running(settings) as daemon:
+    async with run.running(settings) as daemon:
         claims, records = daemon._dispatcher._claims, daemon._recorder._refused._records
         assert isinstance(claims, PostgresClaims)
         assert isinstance(records, PostgresRecords)

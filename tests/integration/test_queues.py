@@ -11,7 +11,7 @@ import pytest
 from tests.integration.api_bearers import bearer
 from tests.integration.storage_harness import Daemon, StorageHarness
 from tests.waiting import until
-from webhook_dispatcher import app
+from webhook_dispatcher.app import run
 from webhook_dispatcher.domain.command import Queue
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.settings import load_settings
@@ -187,7 +187,7 @@ async def test_everything_is_paused_while_all_other_connections_are_busy(
         }
     )
     async with AsyncExitStack() as stack:
-        daemon = await stack.enter_async_context(app.running(settings))
+        daemon = await stack.enter_async_context(run.running(settings))
         claims, upkeep = daemon._dispatcher._claims, daemon._gauges._upkeep
         assert isinstance(claims, PostgresClaims)
         assert isinstance(upkeep, PostgresUpkeep)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.servers import programs
 from tests.servers.database import own_server
-from webhook_dispatcher import app
+from webhook_dispatcher.app import run
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.program import program
 from webhook_dispatcher.cli.session import Session
@@ -98,7 +98,7 @@ def key_spellings() -> list[str]:
 
 async def deliver(server: EmbeddedPostgres, receiver: Receiver) -> None:
     """Have a daemon deliver one event."""
-    async with app.running(load_settings(environ(server, "webhook_dispatcher", "k1"))):
+    async with run.running(load_settings(environ(server, "webhook_dispatcher", "k1"))):
         producer = await asyncpg.connect(server.dsn("webhook_producer"))
         await producer.execute(INSERT)
         await producer.close()

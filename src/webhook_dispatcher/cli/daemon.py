@@ -46,18 +46,18 @@ def run(
     if not embedded:
         settings.databases()
         settings.keyring()
-    from webhook_dispatcher import app
+    from webhook_dispatcher.app import run as program
 
-    code = app.run(settings, embedded, session.environ, typer.echo)
+    code = program.run(settings, embedded, session.environ, typer.echo)
     if code:
         raise typer.Exit(code)
 
 
 def child(context: typer.Context, number: int, line: int, supervisor_pid: int) -> None:
     """Deliver events as one process of a supervisor. number: its place; line: the socket to report over."""
-    from webhook_dispatcher import app
+    from webhook_dispatcher.app import run as program
 
-    app.run_child(session_of(context).settings(), number, socket.socket(fileno=line), supervisor_pid)
+    program.run_child(session_of(context).settings(), number, socket.socket(fileno=line), supervisor_pid)
 
 
 def migrate(

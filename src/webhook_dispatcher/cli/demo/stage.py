@@ -12,7 +12,7 @@ from pathlib import Path
 
 import asyncpg
 
-from webhook_dispatcher import app
+from webhook_dispatcher.app import run
 from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.ledger import Ledger
@@ -164,7 +164,7 @@ async def set_up(
         # A connection of its own: the scenes use the other meanwhile.
         host = await stack.enter_async_context(administration(postgres.dsn("webhook_admin")))
         running = await stack.enter_async_context(AsyncExitStack())
-        daemon = await running.enter_async_context(app.running(settings))
+        daemon = await running.enter_async_context(run.running(settings))
         yield Stage(
             postgres.dsn("webhook_producer"),
             receiver,
