@@ -1,7 +1,11 @@
 """What is installed to run it is a part of what was tested, and has no tools of development."""
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -26,6 +30,26 @@ def locked(path: str) -> dict[str, tuple[str, frozenset[str]]]:
 
 def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[>=]", requirement)[0] for requirement in requirements}
+
+
+def imported(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def test_what_is_imported_is_declared() -> None:
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "migrations").rglob("*.py")]
+    modules = {name.partition(".")[0] for file in files for name in imported(file)}
+    distributions = packages_distributions()
+    used = {
+        re.sub("[._-]+", "-", distributions[module][0]).lower()
+        for module in modules - sys.stdlib_module_names - {"webhook_dispatcher"}
+    }
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert used <= names(PROJECT["project"]["dependencies"]) | names(extras["local"])
 
 
 @pytest.mark.parametrize("part", PARTS)
