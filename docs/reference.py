@@ -4,11 +4,13 @@
 (`make check`). It needs no database. It is no part of the program, and not in its wheel.
 """
 
+import ast
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from inspect import getsource
+from itertools import pairwise
 from pathlib import Path
 
 import typer
@@ -22,12 +24,11 @@ from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import program
 from webhook_dispatcher.domain.command import COMMANDS, Code
-from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.language import LANGUAGES
-from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import Settings
-from webhook_dispatcher.settings.fields import PREFIX
+from webhook_dispatcher.settings.fields import variable
 from webhook_dispatcher.settings.forms import Form
+from webhook_dispatcher.settings.shown import shown
 from webhook_dispatcher.telemetry.metrics import SHARD, Metrics, ProcessMetrics
 
 FILE = Path(__file__).with_suffix(".md")
@@ -44,7 +45,8 @@ SETTINGS = """\
 
 Variables of the environment, read once at start. Durations are ISO 8601. A misspelt `WEBHOOK_*` name is an
 error, as is any malformed value; names that begin with `WEBHOOK_DISPATCHER_` are ignored, an empty value
-counts as not set. They are declared in `src/webhook_dispatcher/settings/fields.py`.
+counts as not set. Each secret may stand in a file instead ([how](operations.md#installing)). They are
+declared in `src/webhook_dispatcher/settings/fields.py`.
 """
 METRICS = """\
 ## Metrics
@@ -142,8 +144,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def settings_table() -> str:
     """List every setting, in the order of their declaration."""
+    meanings = _meanings()
     rows = (
-        (f"`{PREFIX}{name.upper()}`", _shape(field), _default(field), str(field.description))
+        (f"`{variable(name)}`", _shape(field), _default(field), meanings[name])
         for name, field in Settings.model_fields.items()
     )
     return _table(("name", "type", "default", "meaning"), rows)
@@ -155,20 +158,20 @@ def _shape(field: FieldInfo) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra["shown"]) if isinstance(extra, dict) else f"`{_rendered(field.default)}`"
+    in_words = [found for found in field.metadata if isinstance(found, str)]
+    default = shown(field.default)
+    return in_words[0] if in_words else "none" if default is None else f"`{default}`"
 
 
-def _rendered(value: object) -> str:
-    match value:
-        case timedelta():
-            return render_duration(value)
-        case Schedule():
-            return ",".join(render_duration(delay) for delay in value.delays)
-        case bool():
-            return str(value).lower()
-        case _:
-            return str(value)
+def _meanings() -> dict[str, str]:
+    """Read the texts below the fields: at run time nobody needs them."""
+    found = {}
+    [settings] = ast.parse(getsource(Settings)).body
+    for field, text in pairwise(ast.iter_child_nodes(settings)):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                found[name] = _prose(meaning)
+    return found
 
 
 def _metrics() -> Iterator[tuple[str, Metric]]:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.acceptance.api_merchant import start_api
 from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import ENDPOINT, SEALS, Installation, make_key
+from tests.acceptance.supervised_processes import start_processes
 from tests.servers import client
 from tests.waiting import MAX_WAIT, until_equal, until_found
 from webhook_dispatcher.cli.session import operator
@@ -232,3 +233,21 @@ async def test_a_daemon_whose_key_turns_out_to_be_wrong_later_is_not_ready(
     await daemon.logged("key.refused")
     said = "encryption key 'k1' is not the one that this id stands for\n"
     assert await daemon.asked("/readyz") == (503, said)
+
+
+async def test_secrets_in_files_reach_the_daemon_and_the_processes_of_a_supervisor(
+    installation: Installation,
+) -> None:
+    secrets = {name: installation.settings()[name] for name in ("DATABASE_URL", "SECRET_KEYS")}
+    for name, text in secrets.items():
+        (installation.folder / f"WEBHOOK_{name}").write_text(f"{text}\n")
+    unset = dict.fromkeys(secrets, "")
+    await installation.configure("m1")
+    supervisor = await start_processes(installation, 2, **unset, SECRETS_DIR=str(installation.folder))
+    await installation.emit("m1")
+    await installation.all_delivered(1)
+    supervisor.terminate()
+    assert await supervisor.ended() == 0
+    await installation.start(**unset, **{f"{name}_FILE": f"WEBHOOK_{name}" for name in secrets})
+    await installation.emit("m1")
+    await installation.all_delivered(2)

@@ -182,6 +182,7 @@ MALFORMED = [
     ("ATTEMPT_TIMEOUT", "PT0S", "from PT0.05S to PT5M"),
     ("LEASE", "pt30s", "write PT30S"),
     ("LEASE", "PT14.9S", "at least PT15S with an attempt timeout of PT10S, not PT14.9S"),
+    ("SECRETS_DIR", "/no/such/folder", "'/no/such/folder' cannot be read: No such file"),
     ("DATABASE_POOLER", "session", "one of none, transaction"),
     ("SENDER", "httpx", "one of llhttp, aiohttp"),
     ("POLL_INTERVAL", "25ms", "such as PT10S"),

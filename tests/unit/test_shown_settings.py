@@ -56,5 +56,5 @@ def test_no_secret_is_told_whichever_setting_holds_it(name: str) -> None:
     told = published(Settings.model_construct().model_copy(update={name: value}))
     assert "hidden" not in str(told)
     assert (PREFIX + name.upper() in told) == (
-        name not in holding and not name.startswith(("api_", "console_", "instance_dir"))
+        name not in holding and not name.startswith(("api_", "console_", "instance_dir", "secrets_dir"))
     )

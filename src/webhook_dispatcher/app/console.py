@@ -9,7 +9,7 @@ from webhook_dispatcher.console.program import MAX_CONNECTIONS, Options, Program
 from webhook_dispatcher.console.web import Front
 from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.settings import Settings
-from webhook_dispatcher.settings.fields import PREFIX
+from webhook_dispatcher.settings.fields import variable
 from webhook_dispatcher.settings.shown import holds_secret, is_given, shown
 
 
@@ -44,7 +44,7 @@ def _setting(settings: Settings, name: str) -> Setting:
     value = getattr(settings, name)
     is_secret = holds_secret(type(settings).model_fields[name].annotation)
     return Setting(
-        name=PREFIX + name.upper(),
+        name=variable(name),
         value="" if is_secret and is_given(value) else shown(value),
         is_chosen=name in settings.model_fields_set,
         is_secret=is_secret and is_given(value),

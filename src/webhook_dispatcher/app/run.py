@@ -27,6 +27,7 @@ from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.program_process import ProgramProcess, environment_of
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
+from webhook_dispatcher.settings.sources import without_files
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
@@ -86,7 +87,7 @@ def run(
         if embedded:
             postgres = stack.enter_context(EmbeddedPostgres(settings.data_dir))
             settings = _with_database(settings, postgres)
-            for program in _programs_beside(settings, postgres, environ):
+            for program in _programs_beside(settings, postgres, without_files(environ, settings)):
                 stack.enter_context(program)
             asyncio.run(_print_sign_in_code(postgres.dsn("webhook_admin"), tell))
         count = settings.process_count(machine.usable_cpus())

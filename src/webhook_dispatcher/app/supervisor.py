@@ -24,6 +24,7 @@ from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.local.scratch import scratch_dir
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
+from webhook_dispatcher.settings.sources import without_files
 from webhook_dispatcher.telemetry import merging
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import ProcessMetrics, ProcessState
@@ -167,11 +168,10 @@ def environment_of(
     shard: Shard, settings: Settings, environ: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
     """Return the environment of a process that serves one database: it learns nothing of the others."""
-    own = {name: text for name, text in environ.items() if name != "WEBHOOK_MIGRATION_DATABASE_URL"}
+    own = without_files(environ, settings)
+    own.pop("WEBHOOK_MIGRATION_DATABASE_URL", None)
     own |= {"WEBHOOK_DATABASE_URL": shard.text.get_secret_value(), merging.FOLDER: str(folder)}
     own.setdefault("WEBHOOK_INSTANCE_DIR", str(folder / "instances"))
-    if settings.secret_keys is not None:
-        own["WEBHOOK_SECRET_KEYS"] = settings.secret_keys.get_secret_value()
     return own
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
@@ -35,7 +36,6 @@ from webhook_dispatcher.domain.event import PLATFORM
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.domain.verdict import Failure
-from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration, LongTransaction, PauseOfEverything
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
@@ -43,6 +43,9 @@ from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.transport.addresses import parse_address
 from webhook_dispatcher.transport.guard import Guard
 from webhook_dispatcher.transport.tls import lacking_groups
+
+if TYPE_CHECKING:
+    from webhook_dispatcher.settings import Settings
 
 NOBODYS_URL = "https://webhook-dispatcher-check.example.com/"
 """Source: RFC 2606, 3: nobody has it, and the guard lets it through."""
@@ -137,7 +140,7 @@ async def examine(session: Session) -> list[CheckResult]:
 
 
 async def _examine_database(
-    session: Session, settings: Settings, keyring: Keyring | None
+    session: Session, settings: "Settings", keyring: Keyring | None
 ) -> list[CheckResult]:
     """Run every check of one database that can be run."""
     results: list[CheckResult] = []
@@ -156,7 +159,7 @@ async def _examine_database(
     return [replace(result, shard=settings.shard_name) for result in results]
 
 
-async def _reached(settings: Settings, database: Administration) -> CheckResult:
+async def _reached(settings: "Settings", database: Administration) -> CheckResult:
     """Say which way the database was reached; PoolerInBetween came before where that cannot work."""
     if not settings.is_pooled:
         return CheckResult("database", note="ok; straight to Postgres")
@@ -167,7 +170,7 @@ async def _reached(settings: Settings, database: Administration) -> CheckResult:
 
 
 async def _database(
-    session: Session, settings: Settings, keyring: Keyring | None, database: Administration
+    session: Session, settings: "Settings", keyring: Keyring | None, database: Administration
 ) -> AsyncIterator[CheckResult]:
     yield await _clock(session, database)
     try:
@@ -208,7 +211,9 @@ def _paused(pause: PauseOfEverything) -> diagnosed.Finding:
     return diagnosed.of_pause(None if pause.since is None else shown(pause.since), pause.requested_by)
 
 
-def _open_files(settings: Settings) -> Iterator[CheckResult]:
+def _open_files(settings: "Settings") -> Iterator[CheckResult]:
+    from webhook_dispatcher.settings import check_open_files
+
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         check_open_files(settings.max_lanes, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
@@ -217,7 +222,7 @@ def _open_files(settings: Settings) -> Iterator[CheckResult]:
         yield from _unconfigured("open files", error)
 
 
-def _crash(settings: Settings) -> CheckResult:
+def _crash(settings: "Settings") -> CheckResult:
     """Say how long merchants wait for what a crashed process held."""
     if settings.instance_dir is not None:
         return CheckResult("crash", note=f"ok; who comes next releases at once, by {settings.instance_dir}")
@@ -244,7 +249,7 @@ def _has_name(endpoint: EndpointView) -> bool:
     return parse_address((urlsplit(endpoint.url).hostname or "").strip("[]")) is None
 
 
-async def _outbound(session: Session, settings: Settings) -> CheckResult:
+async def _outbound(session: Session, settings: "Settings") -> CheckResult:
     """Ask name server, or proxy, as an attempt does, for a name that is nobody's: any answer will do."""
     # Late: most commands send nothing.
     from webhook_dispatcher.app.outbound import make_sender
@@ -261,7 +266,7 @@ async def _outbound(session: Session, settings: Settings) -> CheckResult:
     return CheckResult("outbound")
 
 
-def _keyring(settings: Settings) -> tuple[Keyring | None, list[CheckResult]]:
+def _keyring(settings: "Settings") -> tuple[Keyring | None, list[CheckResult]]:
     try:
         return settings.keyring(), []
     except ConfigurationError as error:
@@ -340,7 +345,7 @@ def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
     return "ok; " + "; ".join(notes) if notes else None
 
 
-async def _partitions(settings: Settings, database: Administration) -> CheckResult:
+async def _partitions(settings: "Settings", database: Administration) -> CheckResult:
     if missing := await database.missing_partitions(DAYS_AHEAD):
         return _said("partitions", diagnosed.of_missing_partitions(missing))
     capacity = await database.read_lock_capacity()
@@ -434,7 +439,7 @@ def _platform(endpoints: list[EndpointView]) -> CheckResult:
     return CheckResult("platform", note=f"{PLATFORM} has no endpoint, so it is told of no failure", mend=mend)
 
 
-def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[CheckResult]:
+def _urls(settings: "Settings", endpoints: list[EndpointView]) -> Iterator[CheckResult]:
     guard = Guard(settings.egress_policy())
     forbidden = [
         (endpoint.merchant_id, fault)

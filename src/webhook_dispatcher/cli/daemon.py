@@ -13,7 +13,6 @@ from webhook_dispatcher.cli.migrated import lines_of
 from webhook_dispatcher.cli.options import ShardName
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import ConfigurationError, DispatcherError
-from webhook_dispatcher.settings.shards import choose
 from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.inventory import Migrated
@@ -94,6 +93,8 @@ def migrate(
     if sql:
         typer.echo(schema.migration_sql(paused), nl=False)
         return
+    from webhook_dispatcher.settings.shards import choose
+
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
     named = [(settings.migration_dsn(shard.name), shard.name) for shard in shards]

@@ -4,7 +4,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
@@ -17,7 +17,6 @@ from webhook_dispatcher.diagnosis.explanation import Explanation, Rules
 from webhook_dispatcher.diagnosis.explanation import explain as explained
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnopenedSecret
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import (
     MAX_EVENTS,
@@ -28,6 +27,9 @@ from webhook_dispatcher.storage.insight import (
     insight,
 )
 from webhook_dispatcher.storage.lost import LostEvent
+
+if TYPE_CHECKING:
+    from webhook_dispatcher.settings import Settings
 
 _TOGETHER = re.compile(r"(?<=[0-9]) (?=(?:s|min|h|d)\b|[0-9]{2}:)")
 """Between a number and its unit, a day and its time, no line is broken."""
@@ -111,13 +113,13 @@ def _event_id(text: str) -> UUID | None:
         return None
 
 
-def _rules(settings: Settings, facts: EventFacts) -> Rules:
+def _rules(settings: "Settings", facts: EventFacts) -> Rules:
     secret = facts.circumstances.secret
     fault, unread = (None, None) if secret is None else _open(settings, facts.delivery.merchant_id, secret)
     return Rules(settings.unconfigured_hold, settings.retry_schedule, fault, unread)
 
 
-def _open(settings: Settings, merchant: str, secret: SealedSecret) -> tuple[str | None, str | None]:
+def _open(settings: "Settings", merchant: str, secret: SealedSecret) -> tuple[str | None, str | None]:
     """Say why a secret does not open with our keys; and, where we have none, why nobody knows."""
     try:
         settings.keyring().open(merchant, secret)

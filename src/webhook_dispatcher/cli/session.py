@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from webhook_dispatcher.settings import Settings, load_settings
 from webhook_dispatcher.storage.administration import Administration, administration
 
 if TYPE_CHECKING:
     from webhook_dispatcher.domain.ports import Sender
+    from webhook_dispatcher.settings import Settings
     from webhook_dispatcher.transport.guard import Guard
 
 T = TypeVar("T")
@@ -37,8 +37,11 @@ class Session:
     shard: str | None = None
     make_sender: "Callable[[Settings, Guard], AbstractAsyncContextManager[Sender]] | None" = None
 
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """Read the settings, of the chosen database if one is; ConfigurationError says what is wrong."""
+        # Late: help, and what works without settings, does not wait for them.
+        from webhook_dispatcher.settings import load_settings
+
         settings = load_settings(self.environ)
         return settings if self.shard is None else settings.of_shard(self.shard)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import PlainValidator, SecretStr
@@ -29,6 +29,7 @@ OPTIONS_WITH_AT = ("user", "password", "application_name")
 """Options of a database URL whose values may hold an @."""
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
 
+T = TypeVar("T")
 Network = IPv4Network | IPv6Network
 
 
@@ -44,6 +45,11 @@ def text(parse: Callable[[str], Any], shape: str) -> Form:
     return Form(lambda value: parse(value.strip()) if isinstance(value, str) else value, shape=shape)
 
 
+def listed(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """Parse what stands between commas."""
+    return lambda text: tuple(parse(part.strip()) for part in text.split(","))
+
+
 def duration(shortest: str, longest: str) -> Form:
     """Read an ISO 8601 duration between two others."""
     low, high = parse_duration(shortest), parse_duration(longest)
@@ -57,24 +63,20 @@ def duration(shortest: str, longest: str) -> Form:
     return Form(check, shape=f"duration from `{shortest}` to `{longest}`")
 
 
-def whole_number(low: int, high: int) -> Form:
-    """Read a whole number between two others."""
+def whole_number(low: int, high: int, *words: str) -> Form:
+    """Read a whole number between two others, or one of some words."""
+    right = ", or ".join([f"from {low} to {high}", *words])
 
-    def check(value: Any) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", str(value).strip()) or not low <= int(value) <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}, not {value!r}")
-        return int(value)
+    def check(value: Any) -> int | str:
+        given = str(value).strip().lower()
+        if given in words:
+            return given
+        if not re.fullmatch(r"[0-9]{1,9}", given) or not low <= int(given) <= high:
+            raise ValueError(f"must be a whole number {right}, not {value!r}")
+        return int(given)
 
-    return Form(check, shape=f"whole number from {low:,} to {high:,}")
-
-
-def processes(text: str) -> int | str:
-    """Read how many processes there are to be, or `auto`."""
-    if text.lower() == "auto":
-        return "auto"
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PROCESSES:
-        raise ValueError(f"must be a whole number from 1 to {MAX_PROCESSES}, or auto, not {text!r}")
-    return int(text)
+    shape = ", or ".join([f"whole number from {low:,} to {high:,}", *(f"`{word}`" for word in words)])
+    return Form(check, shape=shape)
 
 
 def choice(*choices: str) -> Form:
@@ -157,7 +159,7 @@ def secret_keys(text: str) -> SecretStr:
 
 def schedule(text: str) -> Schedule:
     """Read the delays between attempts."""
-    delays = tuple(parse_duration(part.strip()) for part in text.split(","))
+    delays = listed(parse_duration)(text)
     if len(delays) > MAX_RETRIES:
         raise ValueError(f"has {len(delays)} delays; at most {MAX_RETRIES} are allowed")
     for delay in delays:
@@ -174,11 +176,6 @@ def address(text: str) -> str:
     return text
 
 
-def networks(text: str) -> tuple[Network, ...]:
-    """Read networks in CIDR notation."""
-    return tuple(_network(part.strip()) for part in text.split(","))
-
-
 def _network(text: str) -> Network:
     try:
         return ip_network(text)
@@ -191,11 +188,6 @@ def _network(text: str) -> Network:
     raise ValueError(f"{text!r} is not a network: {meant}")
 
 
-def hosts(text: str) -> frozenset[str]:
-    """Read host names, in lower case."""
-    return frozenset(_host(part.strip().lower()) for part in text.split(","))
-
-
 def _host(text: str) -> str:
     try:
         ip_address(text)
@@ -206,15 +198,12 @@ def _host(text: str) -> str:
     raise ValueError(f"{text!r} is an address: name it in WEBHOOK_EGRESS_ALLOW_NETWORKS")
 
 
-def nameservers(text: str) -> tuple[str, ...]:
-    """Read name servers: addresses with a port, separated by commas."""
-    servers = tuple(part.strip() for part in text.split(","))
-    for server in servers:
-        try:
-            ip_address(split_address(server)[0])
-        except ValueError:
-            raise ValueError(f"{server!r} is not address:port, such as 10.0.0.2:53 or [fd00::2]:53") from None
-    return servers
+def _nameserver(text: str) -> str:
+    try:
+        ip_address(split_address(text)[0])
+    except ValueError:
+        raise ValueError(f"{text!r} is not address:port, such as 10.0.0.2:53 or [fd00::2]:53") from None
+    return text
 
 
 def egress_proxy(text: str) -> SecretStr:
@@ -227,9 +216,13 @@ def egress_proxy(text: str) -> SecretStr:
 
 def upstream(text: str) -> str:
     """Check the charge service's URL without ever quoting it: it could hold a password."""
-    from webhook_dispatcher.api.charge_service.upstream import base_url  # aiohttp, which few programs need
+    from yarl import URL  # late, as above
 
-    base_url(text)
+    url = URL(text)
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("must begin with http:// or https:// and a host")
+    if url.user is not None or url.password is not None or url.query_string or url.fragment:
+        raise ValueError("must have no user, password, query or fragment")
     return text
 
 
@@ -280,7 +273,6 @@ def installation(text: str) -> str:
 
 
 INSTALLATION = text(installation, "1 to 63 characters of `a-z0-9._-`")
-PROCESSES = text(processes, f"whole number from 1 to {MAX_PROCESSES}, or `auto`")
 SECRET_KEYS = text(secret_keys, "`id:base64key`, or several, separated by commas")
 LIMITS = text(RateLimits.parse, "limits such as `key=600/PT1M`, separated by white space")
 SCHEDULE = text(schedule, f"1 to {MAX_RETRIES} durations of at most `P30D`, separated by commas")
@@ -288,9 +280,9 @@ ADDRESS = text(address, "`host:port`")
 UPSTREAM = text(upstream, "http or https URL without user, password, query and fragment")
 ORIGIN = text(origin, "URL without a path")
 HEADER_NAME = text(header_name, "name of a header")
-NETWORKS = text(networks, "networks, separated by commas")
-HOSTS = text(hosts, "host names, separated by commas")
-NAMESERVERS = text(nameservers, "`address:port`, or several, separated by commas")
+NETWORKS = text(listed(_network), "networks, separated by commas")
+HOSTS = text(lambda text: frozenset(listed(_host)(text.lower())), "host names, separated by commas")
+NAMESERVERS = text(listed(_nameserver), "`address:port`, or several, separated by commas")
 EGRESS_PROXY = text(egress_proxy, "`http://[user:password@]host:port`")
 BOOLEAN = text(boolean, "`true` or `false`")
 CA_FILE = text(ca_file, "path of a file")

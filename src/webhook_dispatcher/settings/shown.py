@@ -11,12 +11,12 @@ from pydantic import SecretStr
 from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.settings.fields import PREFIX, Settings
+from webhook_dispatcher.settings.fields import Settings, variable
 
 MAX_PUBLISHED = 300
 """Characters of a value that is published."""
-_LEFT_OUT = ("api_", "console_", "instance_dir")
-"""Of other programs, and what each process of a supervisor is given of its own."""
+_LEFT_OUT = ("api_", "console_", "instance_dir", "secrets_dir")
+"""Of other programs, and what differs between the processes and machines of one installation."""
 _USER_INFO = re.compile(r"//[^/?#]*@")
 
 
@@ -26,7 +26,7 @@ def published(settings: Settings) -> Mapping[str, str]:
     A URL goes without its user and password, also where it is not known to have some.
     """
     return {
-        PREFIX + name.upper(): _USER_INFO.sub("//", shown(value) or "")[:MAX_PUBLISHED].replace("\0", "")
+        variable(name): _USER_INFO.sub("//", shown(value) or "")[:MAX_PUBLISHED].replace("\0", "")
         for name, field in type(settings).model_fields.items()
         if not name.startswith(_LEFT_OUT)
         and not holds_secret(field.annotation)

@@ -131,16 +131,6 @@ def _quoted(value: str) -> str:
     return quote(value, safe="")
 
 
-def base_url(text: str) -> URL:
-    """Read the charge service's URL. ValueError says what is wrong with it."""
-    url = URL(text)
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("must begin with http:// or https:// and a host")
-    if url.user is not None or url.password is not None or url.query_string or url.fragment:
-        raise ValueError("must have no user, password, query or fragment")
-    return url
-
-
 @dataclass(slots=True)
 class _Progress:
     """How far one request has come. is_connected: it had a connection, so it may have been sent."""
@@ -197,7 +187,7 @@ class Upstream:
         max_connections: int = MAX_CONNECTIONS,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        self._base = str(base_url(url)).rstrip("/")
+        self._base = str(URL(url)).rstrip("/")
         self._codes = codes
         self._user_agent = user_agent
         self._timeout = timeout.total_seconds()
