@@ -90,24 +90,6 @@ async def test_long_body_is_not_even_begun(sender: Sender, monkeypatch: pytest.M
         assert seen == Answer(200)
 
 
-@pytest.mark.parametrize("ending", [Request.close, Request.reset])
-async def test_stale_connection_is_replaced_within_the_attempt(sender: Sender, ending: object) -> None:
-    """The receiver closes each kept connection exactly when the next request arrives on it."""
-
-    async def behave(request: Request) -> None:
-        if sum(other.connection == request.connection for other in receiver.requests) > 1:
-            assert callable(ending)
-            ending(request)
-        else:
-            await request.answer(OK)
-
-    async with RawReceiver(behave) as receiver:
-        for _ in range(4):
-            assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
-        assert receiver.connections == 4
-        assert {request.body for request in receiver.requests} == {BODY}
-
-
 async def test_only_one_resend(sender: Sender) -> None:
     async def behave(request: Request) -> None:
         if len(receiver.requests) == 1:
@@ -143,15 +125,6 @@ async def test_resend_takes_a_fresh_connection_not_another_kept_one(sender: Send
             receiver.requests[3].connection,
             4,
         ]
-
-
-async def test_first_request_of_a_connection_is_not_resent(sender: Sender) -> None:
-    async def behave(request: Request) -> None:
-        request.close()
-
-    async with RawReceiver(behave) as receiver:
-        assert (await sender.post(receiver.url(), HEADERS, BODY)).outcome is Outcome.DISCONNECTED
-        assert len(receiver.requests) == 1
 
 
 @pytest.mark.parametrize("half", [b"H", b"HTTP/1.1 200 OK\r\nX-", b"HTTP/1.1 103 Early Hints\r\n\r\n"])

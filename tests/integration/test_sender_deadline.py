@@ -12,7 +12,7 @@ from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 
-@pytest.mark.slow("integration/test_sender.py::test_deadline_is_for_the_whole_attempt")
+@pytest.mark.slow("integration/test_sender_catalogue.py::test_receiver_that")
 async def test_an_answer_at_9_8_s_counts_and_one_at_10_2_s_does_not() -> None:
     async def behave(request: Request) -> None:
         await asyncio.sleep(float(request.line.split(b"/")[1].split()[0]))

@@ -47,7 +47,7 @@ REASONS = [
     ("names nobody", presents(m.authority.issue_cert(common_name="127.0.0.1")), "certificate is for no name"),
     ("signed itself", says(OK, m.self_signed), "self-signed certificate"),
     ("is a stranger's", presents(m.unknown_issuer), "unable to get local issuer certificate"),
-    ("speaks no TLS", plainly(m.talk_plain_http), "TLS: *"),
+    ("speaks no TLS", plainly(m.greets(b"HTTP/1.1 400 Bad Request\r\n\r\n")), "TLS: *"),
     ("has no name", is_called("nxdomain.attacker.dev"), "name does not exist"),
     ("has no address", is_called("nothing.attacker.dev"), "name has no address"),
     ("has a broken name server", is_called("servfail.attacker.dev"), "name server failed (SERVFAIL)"),

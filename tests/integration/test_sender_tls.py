@@ -125,32 +125,6 @@ async def test_verified_receiver_is_answered_over_a_kept_connection(sender: Send
         assert receiver.requests[0].headers["host"] == f"{host.lower()}:{receiver.port}"
 
 
-async def test_tls_1_2_is_enough(sender: Sender) -> None:
-    context = good_context()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    async with RawReceiver(answering(OK), context) as receiver:
-        assert await sender.post(receiver.url(), HEADERS, b"{}") == Answer(200)
-
-
-@pytest.mark.parametrize(
-    "certificate",
-    [
-        stranger.issue_cert("127.0.0.1"),
-        authority.issue_cert("hooks.example.org"),
-        authority.issue_cert("127.0.0.1", not_before=LONG_AGO, not_after=LONG_AGO + timedelta(days=1)),
-        authority.issue_cert("127.0.0.1", not_before=LONG_AGO + timedelta(days=365 * 90)),
-    ],
-    ids=["unknown-issuer", "wrong-host", "expired", "not-yet-valid"],
-)
-async def test_certificate_that_does_not_verify_is_refused(
-    sender: Sender, certificate: trustme.LeafCert
-) -> None:
-    async with RawReceiver(answering(OK), context_of(certificate)) as receiver:
-        seen = await sender.post(receiver.url(), HEADERS, b"{}")
-        assert outcome_of(seen) is Outcome.TLS
-        assert receiver.requests == []
-
-
 async def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     name = "common.attacker.dev"
@@ -248,71 +222,6 @@ async def test_renegotiation_is_refused(sender: Sender, tmp_path: Path) -> None:
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "leaf.pem")
     async with renegotiating(tmp_path / "leaf.pem") as port:
         assert outcome_of(await sender.post(f"https://127.0.0.1:{port}/", HEADERS, b"{}")) is Outcome.TLS
-
-
-async def test_old_tls_is_refused(sender: Sender) -> None:
-    context = good_context()
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1"):
-        context.minimum_version = ssl.TLSVersion.TLSv1
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-    async with RawReceiver(answering(OK), context) as receiver:
-        assert outcome_of(await sender.post(receiver.url(), HEADERS, b"{}")) is Outcome.TLS
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_receiver_that_wants_a_client_certificate_is_a_tls_failure(
-    sender: Sender, version: ssl.TLSVersion
-) -> None:
-    context = good_context()
-    context.minimum_version = context.maximum_version = version
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority.configure_trust(context)
-    async with RawReceiver(answering(OK), context) as receiver:
-        seen = await sender.post(receiver.url(), HEADERS, b"{}")
-        assert outcome_of(seen) is Outcome.TLS
-        assert receiver.requests == []
-
-
-@pytest.mark.parametrize(
-    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"220 mail.example.org ESMTP\r\n"]
-)
-async def test_plain_text_where_tls_is_due_is_a_tls_failure(sender: Sender, greeting: bytes) -> None:
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(greeting)
-        writer.close()
-
-    async with RawReceiver(converse=greet) as receiver:
-        seen = await sender.post(f"https://127.0.0.1:{receiver.port}/", HEADERS, b"{}")
-        assert outcome_of(seen) is Outcome.TLS
-
-
-async def test_silent_handshake_is_a_timeout() -> None:
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    async with (
-        RawReceiver(converse=say_nothing) as receiver,
-        Sender(LOOPBACK, timedelta(seconds=0.2), "test") as hasty,
-    ):
-        seen = await hasty.post(f"https://127.0.0.1:{receiver.port}/", HEADERS, b"{}")
-    assert seen == Failure(Outcome.TIMEOUT, "no answer within 0.2 s (in the TLS handshake)")
-
-
-async def test_stale_tls_connection_is_replaced(sender: Sender) -> None:
-    async with RawReceiver(answering(OK), good_context()) as receiver:
-        assert await sender.post(receiver.url(), HEADERS, b"{}") == Answer(200)
-        behave = receiver.behave
-
-        async def fail_once(request: object) -> None:
-            receiver.behave = behave
-            receiver.requests[-1].close()
-
-        receiver.behave = fail_once
-        assert await sender.post(receiver.url(), HEADERS, b"{}") == Answer(200)
-        assert receiver.connections == 2
 
 
 @pytest.mark.parametrize("greeting", [b"", b"220 mail.example.org ESMTP\r\n"])

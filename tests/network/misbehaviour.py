@@ -230,10 +230,15 @@ async def shake_hands_slowly(reader: asyncio.StreamReader, writer: asyncio.Strea
         await asyncio.sleep(0.01)
 
 
-async def talk_plain_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(1)
-    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    writer.close()
+def greets(data: bytes) -> Conversation:
+    """Say this where TLS is due, and close."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(data)
+        writer.close()
+
+    return converse
 
 
 def answers_the_head(data: bytes, *, then_closes: bool) -> Conversation:
