@@ -48,6 +48,20 @@ CREATE POLICY door ON webhook.{table} USING (webhook.passes_door()) WITH CHECK (
 """
 
 
+_FINISH = """
+WITH moved AS (DELETE FROM webhook.outbox WHERE seq = ANY($1::bigint[]) RETURNING *)
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, last_outcome,
+    last_status, finished_at
+)
+SELECT
+    seq, id, merchant_id, type, created_at, object, $2, CASE WHEN $2 = 'failed' THEN 'exhausted' END, 1,
+    CASE WHEN $2 = 'failed' THEN 'status' ELSE 'delivered' END, CASE WHEN $2 = 'failed' THEN 500 ELSE 200 END,
+    clock_timestamp() - $3::interval
+FROM moved
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Daemon:
     """The storage side of one daemon: its claims and its records, each on a connection of its own."""
@@ -109,6 +123,14 @@ class StorageHarness:
         self._stack.push_async_callback(connection.close)
         return connection
 
+    async def configure(self, *merchants: str) -> None:
+        """Give each an endpoint whose secret nobody can open."""
+        await self.db.execute(
+            "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
+            "SELECT merchant, 'https://example.com/', '\\x00', 'k1' FROM unnest($1::text[]) AS merchant",
+            merchants,
+        )
+
     async def insert(self, merchant: str, *objects: str) -> list[int]:
         """Commit events, one for each JSON text, in order."""
         return [
@@ -139,6 +161,14 @@ class StorageHarness:
             merchant,
         )
         return seqs
+
+    async def finish(self, *seqs: int, state: str = "delivered", ago: timedelta = timedelta(0)) -> None:
+        """Let deliveries have ended so long ago, by their first attempt."""
+        await self.db.execute(_FINISH, seqs, state, ago)
+
+    async def id_of(self, seq: int) -> UUID:
+        found: UUID = await self.db.fetchval("SELECT event_id FROM webhook.deliveries WHERE seq = $1", seq)
+        return found
 
     async def lane(self, merchant: str) -> asyncpg.Record:
         row = await self.db.fetchrow(

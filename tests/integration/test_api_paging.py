@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.api_harness import api_pool, token_of
 from tests.integration.storage_harness import StorageHarness
-from tests.integration.test_api_reads import FINISH
 from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
 from webhook_dispatcher.storage.api.deliveries import NEWEST, Deliveries, Filter
 
@@ -43,11 +42,9 @@ async def _change(storage: StorageHarness, chance: random.Random) -> None:
             case 2:
                 await storage.db.execute(REOPEN, seq)
             case 3:
-                await storage.db.execute(
-                    FINISH, [seq], "failed", timedelta(hours=chance.choice([0, 0, 0, 13]))
-                )
+                await storage.finish(seq, state="failed", ago=timedelta(hours=chance.choice([0, 0, 0, 13])))
             case _:
-                await storage.db.execute(FINISH, [seq], "delivered", timedelta(0))
+                await storage.finish(seq)
     if chance.random() < 0.2:
         await storage.db.execute(DROP)
 

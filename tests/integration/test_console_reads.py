@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -33,18 +33,6 @@ from webhook_dispatcher.storage.console.previews import Previews
 from webhook_dispatcher.storage.console.search import Search
 
 EVERYTHING = DeliveryFilter()
-FINISH = """
-WITH moved AS (DELETE FROM webhook.outbox WHERE seq = ANY($1::bigint[]) RETURNING *)
-INSERT INTO webhook.delivery_log (
-    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, last_outcome,
-    last_status, finished_at
-)
-SELECT
-    seq, id, merchant_id, type, created_at, object, $2, CASE WHEN $2 = 'failed' THEN 'exhausted' END, 1,
-    CASE WHEN $2 = 'failed' THEN 'status' ELSE 'delivered' END, CASE WHEN $2 = 'failed' THEN 500 ELSE 200 END,
-    clock_timestamp() - $3::interval
-FROM moved
-"""
 ATTEMPT = """
 INSERT INTO webhook.attempt_log (
     event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason,
@@ -53,10 +41,6 @@ INSERT INTO webhook.attempt_log (
 VALUES (
     $1, $2, 1, 'schedule', clock_timestamp() - $3::interval, 5, 500, 'status', '500', 'an echo of the payload'
 )
-"""
-ENDPOINT = """
-INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
-VALUES ($1, 'https://example.com/', '\\x00', 'k1')
 """
 ATTEMPT_AGO = """
 INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
@@ -67,7 +51,6 @@ INSERT INTO webhook.control (command, merchant_id, requested_by, status, created
 VALUES ($1, $2, $3, 'done', clock_timestamp() - $4 * interval '1 minute')
 RETURNING id
 """
-ID_OF = "SELECT event_id FROM webhook.deliveries WHERE seq = $1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +81,6 @@ class Reading:
                 return found
             after = page.next
 
-    async def finish(self, *seqs: int, state: str = "delivered", ago: timedelta = timedelta(0)) -> None:
-        await self.db.execute(FINISH, seqs, state, ago)
-
-    async def id_of(self, seq: int) -> UUID:
-        found: UUID = await self.db.fetchval(ID_OF, seq)
-        return found
-
     async def merchants(self, order: MerchantOrder, prefix: str = "", limit: int = 2) -> list[str]:
         """Walk all pages of a list."""
         found, after = list[str](), None
@@ -132,7 +108,7 @@ async def test_the_newest_come_first_from_outbox_and_log(console: Reading) -> No
     first, second, third = await console.storage.insert("m", '{"id": "ch_1"}', "{}", "{}")
     (other,) = await console.storage.insert("other")
     (due,) = await console.storage.insert_due("m", 60)
-    await console.finish(first, second, state="failed")
+    await console.storage.finish(first, second, state="failed")
     assert await console.seqs() == [due, other, third, second, first]
     assert await console.seqs(DeliveryFilter(merchant_id="m")) == [due, third, second, first]
     oldest = (await console.page()).deliveries[-1]
@@ -144,8 +120,8 @@ async def test_the_newest_come_first_from_outbox_and_log(console: Reading) -> No
 async def test_filters_find_what_matches_and_nothing_else(console: Reading, merchant_id: str | None) -> None:
     delivered, failed, pending = await console.storage.insert("m", "{}", "{}", "{}")
     (due,) = await console.storage.insert_due("m", 60)
-    await console.finish(delivered)
-    await console.finish(failed, state="failed")
+    await console.storage.finish(delivered)
+    await console.storage.finish(failed, state="failed")
     found = {
         state: await console.seqs(DeliveryFilter(merchant_id, state))
         for state in ("delivered", "failed", "pending", "pending_retry")
@@ -174,8 +150,8 @@ async def test_times_are_of_one_time_and_narrowing_loses_nothing(
         third,
         second,
     ]
-    await console.finish(third, state="failed", ago=timedelta(hours=2))
-    await console.finish(first, state="failed", ago=timedelta(hours=1))
+    await console.storage.finish(third, state="failed", ago=timedelta(hours=2))
+    await console.storage.finish(first, state="failed", ago=timedelta(hours=1))
     midway = await console.storage.now() - timedelta(minutes=90)
     for state in (None, "failed"):
         failed = DeliveryFilter(merchant_id, state)
@@ -221,7 +197,7 @@ async def test_a_look_that_ends_says_how_far_it_got_and_goes_on_there(
     seqs = await console.storage.insert("m", *["{}"] * 8)
     await console.db.execute("UPDATE webhook.outbox SET type = 'charge.failed' WHERE seq = $1", seqs[0])
     for ago, seq in enumerate(reversed(seqs)):
-        await console.finish(seq, state="failed", ago=timedelta(seconds=ago))
+        await console.storage.finish(seq, state="failed", ago=timedelta(seconds=ago))
     wanted = DeliveryFilter(state=state, type="charge.failed")
     first = await console.page(wanted)
     assert (first.deliveries, first.next is not None) == ([], True)
@@ -241,14 +217,14 @@ async def test_pages_neither_skip_nor_repeat_while_rows_move(
     is_failed = wanted.state == "failed"
     if is_failed:
         for seq in seqs:
-            await console.finish(seq, state="failed")
+            await console.storage.finish(seq, state="failed")
     found, after = list[int](), None
     for moved in range(6):
         page = await console.page(wanted, after, limit=2)
         found += [delivery.seq for delivery in page.deliveries]
         after = page.next
         if not is_failed:
-            await console.finish(seqs[moved], seqs[11 - moved], state="delivered")
+            await console.storage.finish(seqs[moved], seqs[11 - moved], state="delivered")
         await console.storage.insert("m")
         if after is None:
             break
@@ -257,8 +233,8 @@ async def test_pages_neither_skip_nor_repeat_while_rows_move(
 
 async def test_an_event_and_a_charge_are_found_with_all_filters_beside(console: Reading) -> None:
     first, second = await console.storage.insert("m", '{"id": "ch_1"}', '{"id": "ch_1"}')
-    await console.finish(first)
-    event_id = await console.id_of(first)
+    await console.storage.finish(first)
+    event_id = await console.storage.id_of(first)
     assert await console.seqs(DeliveryFilter(event_id=event_id)) == [first]
     assert await console.seqs(DeliveryFilter(charge_id="ch_1"), limit=1) == [second, first]
     assert await console.seqs(DeliveryFilter("other", charge_id="ch_1")) == []
@@ -269,10 +245,10 @@ async def test_an_event_and_a_charge_are_found_with_all_filters_beside(console: 
 
 
 async def test_viewers_see_no_payload_no_answer_and_no_audit(console: Reading) -> None:
-    await console.db.execute(ENDPOINT, "m")
+    await console.storage.configure("m")
     (seq,) = await console.storage.insert("m", '{ "id" :"ch_1"}')
-    await console.finish(seq, state="failed")
-    event_id = await console.id_of(seq)
+    await console.storage.finish(seq, state="failed")
+    event_id = await console.storage.id_of(seq)
     await console.db.execute(ATTEMPT, event_id, "m", timedelta(0))
     seen, unseen = [
         await Stories(console.pool).get(who, event_id) for who in (console.operator, console.viewer)
@@ -310,10 +286,10 @@ OF_ITS_OWN = {"state", "current_sealing_key"}
 
 
 async def test_the_role_reads_nothing_without_a_session(console: Reading) -> None:
-    await console.db.execute(ENDPOINT, "m")
+    await console.storage.configure("m")
     finished, _ = await console.storage.insert("m", "{}", "{}")
-    await console.finish(finished)
-    await console.db.execute(ATTEMPT, await console.id_of(finished), "m", timedelta(0))
+    await console.storage.finish(finished)
+    await console.db.execute(ATTEMPT, await console.storage.id_of(finished), "m", timedelta(0))
     await console.db.execute(ONE_OF_EACH)
     names = await console.db.fetch(
         "SELECT relname AS name FROM pg_class WHERE relnamespace = 'webhook'::regnamespace "
@@ -350,17 +326,17 @@ async def test_a_session_that_is_over_is_told_from_an_empty_page(console: Readin
 
 
 async def test_a_story_has_what_explain_has(console: Reading) -> None:
-    await console.db.execute(ENDPOINT, "m")
+    await console.storage.configure("m")
     before, seq = await console.storage.insert("m", "{}", "{}")
     await console.db.execute(
         "INSERT INTO webhook.control (command, event_id, requested_by) VALUES ('retry', $1, 'console:ana')",
-        await console.id_of(seq),
+        await console.storage.id_of(seq),
     )
     await console.db.execute(
         "INSERT INTO webhook.control (command, merchant_id, requested_by, status, handled_at) "
         "VALUES ('pause', 'm', 'cli:bob', 'done', clock_timestamp())"
     )
-    story = await Stories(console.pool).get(console.viewer, await console.id_of(seq))
+    story = await Stories(console.pool).get(console.viewer, await console.storage.id_of(seq))
     assert story is not None
     facts = story.facts
     assert (facts.delivery.state, facts.circumstances.ahead, facts.circumstances.head_seq) == (
@@ -379,9 +355,9 @@ async def test_a_story_has_what_stood_around_it(console: Reading) -> None:
     await console.db.execute(
         "UPDATE webhook.outbox SET created_at = created_at - interval '1 hour' WHERE seq = $1", seq
     )
-    event, before = await console.id_of(seq), await console.id_of(earlier)
-    await console.finish(earlier, seq)
-    await console.db.execute(ENDPOINT, "m")
+    event, before = await console.storage.id_of(seq), await console.storage.id_of(earlier)
+    await console.storage.finish(earlier, seq)
+    await console.storage.configure("m")
     for event_id, attempt, trigger, ago in (
         (before, 1, "schedule", 58),
         (before, 2, "schedule", 52),
@@ -428,13 +404,12 @@ async def test_a_story_has_what_stood_around_it(console: Reading) -> None:
 
 async def _fill_for_previews(console: Reading) -> None:
     """Have deliveries of every sort that a mass command takes, or leaves out."""
-    for merchant in ("m", "n", "$platform"):
-        await console.db.execute(ENDPOINT, merchant)
+    await console.storage.configure(*("m", "n", "$platform"))
     for merchant in ("m", "n", "none", "p"):
         seqs = await console.storage.insert(merchant, *['{"id": "ch_1"}'] * 9)
-        await console.finish(seqs[0], seqs[1])
-        await console.finish(*seqs[2:6], state="failed")
-        await console.finish(seqs[6], state="failed", ago=timedelta(hours=3))
+        await console.storage.finish(seqs[0], seqs[1])
+        await console.storage.finish(*seqs[2:6], state="failed")
+        await console.storage.finish(seqs[6], state="failed", ago=timedelta(hours=3))
         for seq, reason in ((seqs[3], "skipped"), (seqs[4], "cancelled")):
             await console.db.execute(
                 "UPDATE webhook.delivery_log SET failed_reason = $2 WHERE seq = $1", seq, reason
@@ -517,8 +492,8 @@ async def test_a_preview_says_where_there_may_be_more(
 
 async def test_of_an_id_that_was_used_again_each_delivery_can_be_read(console: Reading) -> None:
     (seq,) = await console.storage.insert("m", '{"is": "first"}')
-    event_id = await console.id_of(seq)
-    await console.finish(seq)
+    event_id = await console.storage.id_of(seq)
+    await console.storage.finish(seq)
     again = await console.db.fetchval(
         "INSERT INTO webhook.outbox (id, merchant_id, type, object) "
         "VALUES ($1, 'm', 'charge.created', '{\"is\": \"second\"}') RETURNING seq",
@@ -545,8 +520,7 @@ async def test_what_is_gone_is_explained(console: Reading) -> None:
 
 async def _fare(console: Reading) -> datetime:
     """Have one merchant of each state."""
-    for merchant in ("failing", "healthy", "new", "paused", "slow", "suspended"):
-        await console.db.execute(ENDPOINT, merchant)
+    await console.storage.configure(*("failing", "healthy", "new", "paused", "slow", "suspended"))
     await console.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('unconfigured')")
     now = await console.storage.now()
     await console.db.execute(
@@ -571,7 +545,7 @@ async def _fare(console: Reading) -> datetime:
         now,
     )
     (failed,) = await console.storage.insert("failing")
-    await console.finish(failed, state="failed")
+    await console.storage.finish(failed, state="failed")
     return now
 
 
@@ -609,7 +583,7 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(cons
         ("seldom", 100, [1, 2], timedelta(0)),
         ("silent", 3, [1, 2, 3], timedelta(hours=25)),
     ):
-        await console.db.execute(ENDPOINT, merchant)
+        await console.storage.configure(merchant)
         await console.db.execute(made, merchant, attempts, failing, age)
     await console.db.execute(
         "UPDATE webhook.lane SET last_success_at = clock_timestamp(), last_failure_at = clock_timestamp(), "
@@ -644,7 +618,7 @@ async def test_whoever_fails_is_found_behind_those_that_were_judged(
 ) -> None:
     monkeypatch.setattr(merchants_module, "MAX_JUDGED", 2)
     for merchant in ("a", "b", "c", "d"):
-        await console.db.execute(ENDPOINT, merchant)
+        await console.storage.configure(merchant)
         for _ in range(2 if merchant in ("b", "d") else 1):
             await console.db.execute(ATTEMPT, uuid4(), merchant, timedelta(0))
     await console.db.execute(
@@ -667,7 +641,7 @@ async def test_the_keys_of_all_merchants_are_listed_page_by_page(console: Readin
 
 
 async def test_attempts_that_could_not_be_made_say_nothing_of_their_merchant(console: Reading) -> None:
-    await console.db.execute(ENDPOINT, "m")
+    await console.storage.configure("m")
     for _ in range(3):
         await console.db.execute(ATTEMPT, uuid4(), "m", timedelta(0))
     await console.db.execute("UPDATE webhook.attempt_log SET outcome = 'unsendable'")
@@ -795,8 +769,8 @@ async def test_the_lag_is_of_first_attempts_of_what_finished_lately(console: Rea
         "UPDATE webhook.outbox SET created_at = clock_timestamp() - interval '3 seconds'"
     )
     for seq, ago in ((recent, timedelta(0)), (old, timedelta(hours=2))):
-        await console.db.execute(ATTEMPT, await console.id_of(seq), "m", timedelta(seconds=1) + ago)
-        await console.finish(seq, ago=ago)
+        await console.db.execute(ATTEMPT, await console.storage.id_of(seq), "m", timedelta(seconds=1) + ago)
+        await console.storage.finish(seq, ago=ago)
     lag = (await Overviews(console.pool).get(console.viewer)).lag
     assert lag.events == 1
     assert lag.median is not None
@@ -837,8 +811,8 @@ async def test_it_is_told_which_of_the_five_hundred_failed(console: Reading) -> 
         seqs[:3],
         [*seqs[3:], gone],
     )
-    await console.finish(seqs[0], seqs[3])
-    await console.finish(seqs[1], seqs[4], state="failed")
+    await console.storage.finish(seqs[0], seqs[3])
+    await console.storage.finish(seqs[1], seqs[4], state="failed")
     commands = Commands(console.pool)
     page = await commands.events(console.viewer, command)
     assert [(event.seq, event.became) for event in page.events] == [
@@ -865,7 +839,7 @@ async def test_it_is_told_which_of_the_five_hundred_failed(console: Reading) -> 
 
 async def test_what_a_command_found_finished_before_it_is_not_what_became_of_it(console: Reading) -> None:
     (seq,) = await console.storage.insert("m")
-    await console.finish(seq, state="failed", ago=timedelta(hours=3))
+    await console.storage.finish(seq, state="failed", ago=timedelta(hours=3))
     await console.db.execute(
         "INSERT INTO webhook.command_chunk (command_id, place, seqs) VALUES (1, 0, $1)", [seq]
     )
@@ -876,7 +850,7 @@ async def test_what_a_command_found_finished_before_it_is_not_what_became_of_it(
 async def test_the_audit_is_paged_and_of_one_merchant(console: Reading) -> None:
     for merchant in ("a", "b", "a"):
         await console.db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = $1", merchant)
-        await console.db.execute(ENDPOINT, merchant)
+        await console.storage.configure(merchant)
     commands = Commands(console.pool)
     page = await commands.audit(console.operator, limit=3)
     rest = await commands.audit(console.operator, after=page.next)
@@ -905,7 +879,7 @@ async def test_health_says_what_the_database_knows(console: Reading) -> None:
 async def test_health_names_who_is_suspended_and_what_a_dispatcher_is_wanting_for(console: Reading) -> None:
     await _fare(console)
     await console.db.execute("DELETE FROM webhook.outbox")
-    await console.db.execute(ENDPOINT, "stranded")
+    await console.storage.configure("stranded")
     await console.storage.insert("stranded")
     healths = Healths(console.pool)
     assert (await healths.get(console.viewer)).stranded is None, "it may be taken up at any moment"
@@ -935,13 +909,13 @@ async def test_health_says_who_paused_everything(console: Reading) -> None:
 
 
 async def test_one_field_finds_merchants_events_charges_and_commands(console: Reading) -> None:
-    await console.db.execute(ENDPOINT, "shop-1")
+    await console.storage.configure("shop-1")
     (seq,) = await console.storage.insert("shop-1", '{"id": "ch_1"}')
     command = await console.db.fetchval(
         "INSERT INTO webhook.control (command, requested_by) VALUES ('pause', 'ana') RETURNING id"
     )
     search = Search(console.pool)
-    event_id = await console.id_of(seq)
+    event_id = await console.storage.id_of(seq)
     assert [found.merchant_id for found in (await search.find(console.viewer, " shop ")).merchants] == [
         "shop-1"
     ]

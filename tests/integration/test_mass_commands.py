@@ -33,21 +33,16 @@ VALUES (
 )
 RETURNING seq
 """
-ENDPOINT = (
-    "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, 'https://x/', '\\x00', 'k1')"
-)
 OWE_NOTICE = """
 INSERT INTO webhook.outbox (merchant_id, type, object, attempts, due_at)
 VALUES ('$platform', 'delivery.failed', '{}', 1, clock_timestamp() + interval '1 hour') RETURNING seq
 """
 Transaction = Callable[[], AbstractAsyncContextManager[CommandTransaction]]
-ALL = ("failed", "pending_retry", "delivered")
 
 
 @pytest.fixture
 async def here(storage: StorageHarness) -> Daemon:
-    for merchant in ("m", "n"):
-        await storage.db.execute(ENDPOINT, merchant)
+    await storage.configure("m", "n")
     return await storage.daemon("here")
 
 
@@ -122,7 +117,7 @@ class Looks:
 
 
 async def test_a_look_goes_far_only_where_little_matches(storage: StorageHarness) -> None:
-    await storage.db.execute(ENDPOINT, "m")
+    await storage.configure("m")
     for kind in ["cancelled"] * 50 + ["delivered"] * 10:
         await log(storage, kind=kind)
     for merchant in ("m", None):
@@ -420,15 +415,24 @@ async def test_what_was_in_flight_when_it_was_skipped_counts(
     )
 
 
-async def test_a_mass_retry_leaves_what_was_skipped(
+async def test_a_mass_retry_takes_what_failed_by_itself_within_its_range_up_to_its_limit(
     storage: StorageHarness, transaction: Transaction
 ) -> None:
-    await log(storage, kind="skipped")
-    wanted = RetryFailed("m", LONG_AGO, await storage.now(), 10)
-    async with transaction() as opened:
-        assert await opened.count_failed(wanted) == 0
-        assert await opened.reopen_failed(wanted, (LONG_AGO, -1), 10) is None
-        assert await opened.skip_failed(wanted, (LONG_AGO, -1)) is None
+    for kind in ("skipped", "cancelled", "delivered"):
+        await log(storage, kind=kind)
+    await log(storage, kind="failed", event_type="webhook.test")
+    await log(storage, kind="failed", ago=31)
+    first, second = [await log(storage, kind="failed", ago=ago) for ago in (20, 10)]
+    other = await log(storage, "n", "failed", ago=15)
+    until = await storage.now()
+    for merchant, most, taken in (("m", 1, [first]), ("m", 10, [second]), (None, 10, [other]), ("m", 10, [])):
+        wanted = RetryFailed(merchant, until - timedelta(minutes=30), until, most)
+        begin = wanted.since, -1
+        async with transaction() as opened:
+            assert await opened.count_failed(wanted) == len(taken)
+            chunk = await opened.reopen_failed(wanted, begin, most)
+            assert list(chunk.seqs if chunk else ()) == taken
+            assert taken or await opened.skip_failed(wanted, begin) is None
 
 
 @pytest.fixture
@@ -635,7 +639,7 @@ async def test_whose_event_it_is_and_whether_that_is_paused(
 async def test_the_platform_is_left_out_of_what_is_done_to_all(
     storage: StorageHarness, here: Daemon, transaction: Transaction, admin: Administration
 ) -> None:
-    await storage.db.execute(ENDPOINT, PLATFORM)
+    await storage.configure(PLATFORM)
     logged = {name: await log(storage, name, "failed") for name in ("m", PLATFORM)}
     waiting = {name: (await storage.insert_due(name, 3600))[0] for name in ("m", PLATFORM) if name == "m"}
     waiting[PLATFORM] = await storage.db.fetchval(OWE_NOTICE)

@@ -29,10 +29,7 @@ IS_OPERATORS = "SELECT is_operators FROM webhook.control WHERE id = $1"
 
 @pytest.fixture
 async def here(storage: StorageHarness) -> Daemon:
-    await storage.db.execute(
-        "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
-        "SELECT name, 'https://example.com/', 'x', 'k1' FROM unnest(ARRAY['a', 'b']) AS merchant (name)"
-    )
+    await storage.configure("a", "b")
     return await storage.daemon("here")
 
 
