@@ -70,17 +70,6 @@ async def test_a_receiver_that_reads_text_by_its_charset_verifies_what_it_has_re
         assert is_signed(text.encode(), arrival.headers["service-signature"], (secret,)), text
 
 
-async def test_created_at_always_has_three_decimals(installation: Installation) -> None:
-    await installation.configure("m1")
-    whole, rounded_up = datetime(2026, 1, 1, tzinfo=UTC), datetime(2099, 12, 31, 23, 59, 59, 999_999, UTC)
-    await installation.producer.execute(WITH_TIME, UUID(int=1), "m1", whole, "{}")
-    await installation.producer.execute(WITH_TIME, UUID(int=2), "m1", rounded_up, "{}")
-    await installation.start()
-    first, second = await installation.arrived(2)
-    assert b'"createdAt":"2026-01-01T00:00:00.000Z"' in first.body
-    assert b'"createdAt":"2099-12-31T23:59:59.999Z"' in second.body
-
-
 async def test_retry_repeats_the_body_and_signs_it_afresh(installation: Installation) -> None:
     await installation.configure("m1")
     installation.receiver.behave("m1", Behaviour(status=500), Behaviour())

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from datetime import timedelta
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncpg
 import pytest
 
-from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.acceptance.installation import PATIENT, Installation
 from tests.waiting import Yardstick, until, until_equal
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -19,82 +19,9 @@ AT_ONCE = 1.0
 QUICK = {"RETRY_SCHEDULE": "PT0.05S"}
 
 
-async def fail(installation: Installation, merchant_id: str) -> Sent:
-    """Let an event of a merchant whose receiver fails come to its end (with QUICK)."""
-    event = await installation.emit(merchant_id)
-    await installation.settled(event.id, "failed", 2)
-    return event
-
-
 def code_of(row: dict[str, object]) -> object:
     assert row["error_message"]
     return row["error_code"] if row["status"] == "rejected" else row["status"]
-
-
-async def test_failed_delivery_is_retried_once_per_command(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", FAILS, FAILS, FAILS, Behaviour())
-    await installation.start(**QUICK)
-    event = await fail(installation, "m1")
-    await installation.do("retry", event_id=event.id)
-    await installation.settled(event.id, "failed", 3)
-    with Yardstick() as machine:
-        row = await installation.do("retry", event_id=event.id)
-    assert row["status"] == "done"
-    assert row["handled_at"] - row["created_at"] < timedelta(seconds=machine.allows(AT_ONCE))
-    await installation.settled(event.id, "delivered", 4)
-    triggers = [attempt["trigger"] for attempt in await installation.attempts(event.id)]
-    assert triggers == ["schedule", "schedule", "manual", "manual"]
-
-
-async def test_waiting_retry_is_run_now_and_the_schedule_goes_on(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", FAILS, FAILS, Behaviour())
-    await installation.start(RETRY_SCHEDULE="PT1H")
-    event = await installation.emit("m1")
-    waiting = await installation.settled(event.id, "pending_retry", 1)
-    assert waiting["next_attempt_at"] > waiting["created_at"] + timedelta(minutes=59)
-    assert (await installation.do("retry", event_id=event.id))["status"] == "done"
-    again = await installation.settled(event.id, "pending_retry", 2)
-    assert again["next_attempt_at"] == waiting["next_attempt_at"]
-    await installation.owner.execute("UPDATE webhook.outbox SET due_at = clock_timestamp()")
-    await installation.owner.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
-    await installation.settled(event.id, "delivered", 3)
-    attempts = await installation.attempts(event.id)
-    assert [attempt["trigger"] for attempt in attempts] == ["schedule", "manual", "schedule"]
-
-
-async def test_delivered_event_is_sent_again_only_by_force_and_stays_delivered(
-    installation: Installation,
-) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", Behaviour(), FAILS)
-    await installation.start(**QUICK)
-    event = await installation.emit("m1")
-    await installation.settled(event.id, "delivered", 1)
-    assert code_of(await installation.do("retry", event_id=event.id)) == -14004
-    assert (await installation.do("retry", event_id=event.id, force=True))["status"] == "done"
-    forced = await installation.settled(event.id, "delivered", 2)
-    assert len(installation.receiver.arrivals) == 2
-    assert forced["failed_reason"] is None
-
-
-async def test_event_that_waits_in_order_is_not_retried_and_one_in_flight_is_the_attempt(
-    installation: Installation,
-) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", HANGS, Behaviour())
-    await installation.start(**PATIENT)
-    first, second = await installation.emit_each(["m1"], 2)
-    await installation.arrived(1)
-    in_flight, waiting = (
-        await installation.do("retry", event_id=first.id),
-        await installation.do("retry", event_id=second.id),
-    )
-    assert (in_flight["status"], code_of(waiting)) == ("done", -14004)
-    installation.receiver.answer_hanging("m1")
-    await installation.all_delivered(2)
-    assert [arrival.event_id for arrival in installation.receiver.arrivals] == [str(first.id), str(second.id)]
 
 
 async def test_cancelled_deliveries_are_not_sent_any_more(installation: Installation) -> None:
@@ -116,65 +43,6 @@ async def test_cancelled_deliveries_are_not_sent_any_more(installation: Installa
     await installation.settled(last.id, "delivered", 1)
     assert str(waiting.id) not in [arrival.event_id for arrival in installation.receiver.arrivals]
     assert len(installation.receiver.of("m1")) == 1
-
-
-@pytest.mark.parametrize(
-    ("status", "state", "reason"), [(200, "delivered", None), (500, "failed", "cancelled")]
-)
-async def test_success_in_flight_beats_a_cancellation_and_a_failure_does_not(
-    installation: Installation, status: int, state: str, reason: str | None
-) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", HANGS, Behaviour())
-    await installation.start(**QUICK, **PATIENT)
-    event = await installation.emit("m1")
-    await installation.arrived(1)
-    assert (await installation.do("cancel", event_id=event.id))["status"] == "done"
-    installation.receiver.answer_hanging("m1", status)
-    delivery = await installation.settled(event.id, state, 1)
-    assert delivery["failed_reason"] == reason
-    following = await installation.emit("m1")
-    await installation.settled(following.id, "delivered", 1)
-    assert len(installation.receiver.arrivals) == 2
-
-
-async def test_mass_retry_goes_by_merchant_and_time_up_to_its_limit(installation: Installation) -> None:
-    merchants = ["m1", "m2"]
-    await installation.configure(*merchants)
-    for merchant_id in merchants:
-        installation.receiver.behave(merchant_id, FAILS, FAILS, Behaviour(), per_event=True)
-    await installation.start(**QUICK)
-    early = await installation.emit_each(merchants, 3)
-    await until_failed(installation, 6)
-    await installation.emit_each(merchants, 2)
-    await until_failed(installation, 10)
-    since = await installation.admin.fetchval(
-        "SELECT min(finished_at) FROM webhook.deliveries WHERE seq > $1", early[-1].seq
-    )
-
-    by_time = await installation.do("retry_failed", since=since.isoformat())
-    assert by_time["result"] == {"matched": 4, "retried": 4}
-    limited = await installation.do("retry_failed", "m1", limit=2)
-    assert limited["result"] == {"matched": 2, "retried": 2}
-    await installation.all_delivered(6)
-    assert await installation.count("state = 'failed' AND merchant_id = 'm1'") == 1
-    assert await installation.count("state = 'failed' AND merchant_id = 'm2'") == 3
-
-
-async def until_failed(installation: Installation, count: int) -> None:
-    await until_equal(lambda: installation.count("state = 'failed'"), count)
-
-
-async def test_mass_retry_leaves_cancelled_deliveries_and_tests_alone(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", FAILS)
-    await installation.start()
-    event = await installation.emit("m1")
-    await installation.settled(event.id, "pending_retry", 1)
-    await installation.do("cancel", event_id=event.id)
-    await installation.do("test_event", "m1")
-    result = (await installation.do("retry_failed", "m1"))["result"]
-    assert result == {"matched": 0, "retried": 0}
 
 
 async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(
@@ -199,35 +67,6 @@ async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(
     installation.receiver.answer_hanging("m1")
     await installation.all_delivered(2)
     assert [arrival.event_id for arrival in installation.receiver.arrivals].count(str(test_event)) == 1
-
-
-async def test_commands_that_make_no_sense_are_rejected_with_their_code(installation: Installation) -> None:
-    await installation.configure("m1")
-    await installation.start()
-    unknown = uuid4()
-    wrong = [
-        (-14001, await installation.ask("set_url", "m1", url="http://example.com/")),
-        (-14001, await installation.ask("set_url", "m1", url="https://10.0.0.1/")),
-        (-14001, await installation.ask("set_url", "m1", url="nonsense")),
-        (-14002, await installation.ask("set_url", "nobody", url="https://example.com/")),
-        (-14002, await installation.ask("test_event", "nobody")),
-        (-14002, await installation.ask("pause", "nobody")),
-        (-14003, await installation.ask("retry", event_id=unknown)),
-        (-14003, await installation.ask("cancel", event_id=unknown)),
-        (-14005, await installation.ask("retry")),
-        (-14005, await installation.ask("retry", event_id=unknown, force="yes")),
-        (-14005, await installation.ask("cancel", "m1")),
-        (-14005, await installation.ask("test_event")),
-        (-14005, await installation.ask("set_url", "m1")),
-        (-14005, await installation.ask("set_url", "m1", url=1)),
-        (-14005, await installation.ask("retry_failed")),
-        (-14005, await installation.ask("retry_failed", since="yesterday")),
-        (-14005, await installation.ask("retry_failed", "m1", limit=0)),
-        (-14005, await installation.ask("explode", "m1")),
-    ]
-    assert [(code_of(await installation.handled(command)), command) for _, command in wrong] == wrong
-    # And the table is not blocked by any of them.
-    assert (await installation.do("pause", "m1"))["status"] == "done"
 
 
 async def test_commands_of_one_merchant_do_not_hold_up_anothers(installation: Installation) -> None:

@@ -172,27 +172,3 @@ async def test_events_of_a_merchant_without_endpoint_are_held_and_then_fail(
     assert [arrival.event_id for arrival in installation.receiver.arrivals] == [
         str(event.id) for event in held
     ]
-
-
-async def test_url_made_forbidden_by_sql_is_a_recorded_outcome_and_the_lane_moves_on(
-    installation: Installation,
-) -> None:
-    urls = {
-        "m1": "https://10.0.0.1/",
-        "m2": "http://example.com/",
-        "m3": "ftp://example.com/",
-        "m4": "nonsense",
-    }
-    await installation.configure(*urls)
-    await installation.start(RETRY_SCHEDULE="PT0.5S")
-    change = "UPDATE webhook.endpoint SET url = $2 WHERE merchant_id = $1"
-    await installation.owner.executemany(change, list(urls.items()))
-    for event in await installation.emit_each(list(urls), 2):
-        blocked = await installation.settled(event.id, "failed", 2)
-        assert (blocked["failed_reason"], blocked["last_outcome"]) == ("exhausted", "blocked")
-        assert {attempt["outcome"] for attempt in await installation.attempts(event.id)} == {"blocked"}
-    for merchant_id in urls:
-        await installation.do("set_url", merchant_id, url=installation.receiver.url(merchant_id))
-        event = await installation.emit(merchant_id)
-        await installation.settled(event.id, "delivered", 1)
-    assert len(installation.receiver.arrivals) == len(urls)

@@ -1,7 +1,5 @@
 """What merchants ask for by the hundred holds up no operator's command."""
 
-import pytest
-
 from tests.acceptance.installation import Installation
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -40,8 +38,7 @@ async def nothing_is_open(installation: Installation) -> bool:
     return bool(await installation.owner.fetchval(OPEN) == 0)
 
 
-@pytest.mark.parametrize("daemons", [1, 2])
-async def test_operators_commands_wait_for_no_merchants(installation: Installation, daemons: int) -> None:
+async def test_operators_commands_wait_for_no_merchants(installation: Installation) -> None:
     await flood(installation)
     await installation.configure("m1")
     installation.receiver.behave("flood1", Behaviour(status=500))  # so that its event is owed
@@ -53,7 +50,7 @@ async def test_operators_commands_wait_for_no_merchants(installation: Installati
         await installation.ask("resume", "flood2"),
         await installation.ask("pause"),
     ]
-    for _ in range(daemons):
+    for _ in range(2):
         installation.spawn()
     rows = [await installation.handled(command) for command in asked]
     assert {row["status"] for row in rows} == {"done"}

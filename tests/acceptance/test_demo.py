@@ -233,13 +233,3 @@ def test_ctrl_c_in_any_phase_leaves_nothing_behind(folder: Path, phase: str) -> 
     assert "Traceback" not in after
     assert processes_in(folder) == []
     assert list(folder.iterdir()) == []
-
-
-@pytest.mark.slow("acceptance/test_demo.py::test_a_short_demo_finds_that_everything_agrees")
-def test_a_demo_that_is_stopped_too_early_fails(folder: Path) -> None:
-    with demo(folder, DEMO_EVENTS="500") as process:
-        assert process.stdout is not None
-        assert any(line.startswith(START) for line in process.stdout)
-        process.send_signal(signal.SIGINT)
-        assert "stopped before the end" in process.stdout.read()
-        assert process.wait(DEADLINE) == 1

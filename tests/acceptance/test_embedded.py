@@ -1,6 +1,5 @@
 """`run --embedded`: a database, a daemon, Partner API and console by one command, which all end together."""
 
-import json
 import os
 import re
 import signal
@@ -14,13 +13,9 @@ from shlex import quote
 import aiohttp
 import pytest
 
-from tests.acceptance.api_charges import charge, confirmed_card
-from tests.acceptance.api_merchant import Merchant
-from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.console_people import browser
 from tests.acceptance.installation import make_key
 from tests.acceptance.processes import Daemon, environment, process_exists
-from tests.servers.database import free_port
 from tests.waiting import until
 
 RUN_EMBEDDED = ("webhook_dispatcher", "run", "--embedded")
@@ -121,38 +116,3 @@ async def test_the_code_that_is_printed_signs_in_at_the_console_and_the_command_
         another = subprocess.run(command, shell=True, env=environment({}), capture_output=True, check=True)
         async with browser(base) as client:
             assert (await client.post("/sign-in", {"code": another.stdout.decode().strip()})).location == "/"
-
-
-def key_of(merchant_id: str, admin_url: str) -> dict[str, str]:
-    """Make a key of the Partner API, as whoever has the laptop does."""
-    command = ["-m", "webhook_dispatcher", "api-key", "create", merchant_id, "--name", "laptop", "--json"]
-    environ = environment({"DATABASE_URL": admin_url})
-    made = subprocess.run([sys.executable, *command], env=environ, capture_output=True, check=True)
-    key: dict[str, str] = json.loads(made.stdout)
-    return key
-
-
-@pytest.mark.slow(
-    "acceptance/test_partner_api_page.py::test_a_charge_is_made_as_the_sample_charge_services_page_says"
-)
-async def test_a_charge_made_at_the_sample_charge_service_is_read_and_its_events_are_listed(
-    tmp_path: Path,
-) -> None:
-    """As examples/charge_service/README.md has it for laptops."""
-    port = free_port()
-    with embedded(tmp_path, API_UPSTREAM=f"http://127.0.0.1:{port}") as daemon:
-        base = (await daemon.logged("api.started"))["url"].removesuffix("/v1")
-        started = await daemon.logged("database.started")
-        key = key_of("laptop", started["admin_url"])
-        with ChargeServiceProcess(started["producer_url"], port):
-            async with Merchant(base, key["client_id"], key["client_secret"]) as merchant:
-                await merchant.log_in()
-                made = await merchant.ask("POST", "/v1/charges", charge(await confirmed_card(merchant)))
-                assert (made.status, made.data["status"]) == (201, "SUCCEEDED")
-                read = await merchant.ask("GET", f"/v1/charges/{made.data['id']}")
-                assert read.data == made.data
-                listed = await merchant.ask("GET", f"/v1/deliveries?charge={made.data['id']}")
-                events = await merchant.ask("GET", "/v1/events")
-        steps = ["charge.split_completed", "charge.succeeded", "charge.created"]
-        assert [delivery["type"] for delivery in listed.data] == steps
-        assert {event["type"] for event in events.data} >= set(steps)

@@ -1,7 +1,6 @@
 """`explain`, `status`, `merchants` and `deliveries list`, beside a daemon at work."""
 
 from tests.acceptance.installation import PATIENT, Installation, Sent
-from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 
@@ -36,26 +35,3 @@ async def test_in_flight_and_pending_behind_a_merchant_that_hangs(installation: 
     assert "holds 1 lane" in screen
     listed = told(installation, "deliveries", "list", "--state", "pending", "--oldest-first", "--limit", "1")
     assert str(first.id) in listed
-
-
-async def test_paused(installation: Installation) -> None:
-    await installation.configure("m", "n")
-    await installation.start()
-    told(installation, "pause", "m", "--requested-by", "anna")
-    event = await installation.emit("m")
-    said = explained(installation, event)
-    assert "m is paused since" in said
-    assert "by anna (command" in said
-    assert "webhook-dispatcher resume m" in said
-    assert " m (paused) paused since " in told(installation, "merchants", "--paused")
-    told(installation, "pause", "--all", "--requested-by", "bruno")
-    assert "Everything is paused since" in explained(installation, await installation.emit("n"))
-    assert "PAUSED everything, since" in told(installation, "status")
-    told(installation, "resume", "--all")
-    told(installation, "resume", "m")
-    await installation.all_delivered(2)
-
-    async def delivered() -> bool:
-        return "It was delivered at" in explained(installation, event)
-
-    await until_found(delivered)

@@ -31,10 +31,6 @@ import hmac, os
 sound = hmac.digest
 hmac.digest = lambda *a: bytes(32) if os.path.exists({broken!r}) else sound(*a)
 """
-IMPATIENT = """
-from webhook_dispatcher.dispatch.health import suspicion
-suspicion.MAX_SUSPICION = 2.0
-"""
 QUICK = {"ATTEMPT_TIMEOUT": "PT1S", "LEASE": "PT5S", "RETRY_SCHEDULE": "PT1S,PT1S"}
 
 
@@ -134,35 +130,6 @@ async def test_a_name_server_that_is_gone_uses_up_no_attempts(
     async with hosts(installation, address, tmp_path):
         name_server.is_gone = True
         await assert_nothing_is_used_up_until(installation, lambda: setattr(name_server, "is_gone", False))
-
-
-@pytest.mark.slow(
-    "acceptance/test_own_faults.py::test_name_servers_that_refuse_are_told_once_and_who_is_connected_goes_on"
-)
-async def test_who_needs_no_name_server_while_it_is_gone_is_served_and_proves_nothing(
-    installation: Installation, names: tuple[NameServer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name_server, address = names
-    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    async with hosts(installation, address, tmp_path):
-        for merchant_id in CONNECTED:
-            installation.receiver.behave(merchant_id, Behaviour())
-        async with Load(installation.database.dsn("webhook_producer"), list(ADDRESSES), 40.0):
-            await until(lambda: all(map(installation.receiver.of, ADDRESSES)), 60)
-            name_server.is_gone = True
-            await installation.emit_each(MERCHANTS, 3)
-            log = installation.daemons[0].log
-            await until(lambda: len(log("attempt.uncounted")) >= len(MERCHANTS) + 4, 60)
-            for merchant_id in ADDRESSES:
-                served = len(installation.receiver.of(merchant_id))
-                await installation.arrived(served + 2, merchant_id, deadline=60)
-            assert log("suspicion.ended") == []
-            assert await installation.count("attempts > 1") == 0
-            assert log("fault.began") == [], "somebody is answered"
-            name_server.is_gone = False
-            await until_found(lambda: has_delivered_all(installation), 60)
-        assert await installation.count("state = 'failed'") == 0
 
 
 async def test_name_servers_that_refuse_are_told_once_and_who_is_connected_goes_on(

@@ -1,6 +1,5 @@
 """Several processes on one database: they share the work, and look like one daemon from outside."""
 
-import asyncio
 import os
 import signal
 from collections import Counter
@@ -12,7 +11,6 @@ import pytest
 
 from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions
-from tests.acceptance.processes import http_get
 from tests.acceptance.supervised_processes import (
     asked,
     end,
@@ -23,7 +21,7 @@ from tests.acceptance.supervised_processes import (
     start_processes,
     total,
 )
-from tests.waiting import MAX_WAIT, until, until_found
+from tests.waiting import until, until_found
 from webhook_dispatcher.local.arrivals import out_of_order, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.producer import Producer, Written
@@ -149,32 +147,3 @@ async def test_frozen_process_is_named_and_goes_on(installation: Installation) -
 
     await until_found(is_ready, PATIENCE)
     assert pids(supervisor)[1] == pid
-
-
-async def test_process_that_waits_for_its_database_says_so(installation: Installation) -> None:
-    absent = f"{installation.database.name}_absent"
-    supervisor = installation.spawn(
-        PROCESSES="2", DATABASE_URL=installation.database.server.dsn("webhook_dispatcher", absent)
-    )
-    await supervisor.logged("database.awaited")
-
-    async def all_say_so() -> bool:
-        status, text = await asked(supervisor, "/readyz")
-        return status == 503 and text.count(absent) >= 2 and "process 1: " in text and "process 2: " in text
-
-    await until_found(all_say_so, PATIENCE)
-    supervisor.terminate()
-    assert await supervisor.ended() == 0
-
-
-async def test_address_in_use_starts_no_process(installation: Installation) -> None:
-    async with asyncio.timeout(MAX_WAIT):
-        first = installation.spawn(PROCESSES="2")
-        await first.logged("supervisor.started")
-        port = first.log("supervisor.started")[0]["ops_port"]
-        second = installation.spawn(PROCESSES="2", OPS_ADDRESS=f"127.0.0.1:{port}")
-        assert await second.ended() == 2
-        assert "WEBHOOK_OPS_ADDRESS: cannot listen" in second.log_file.read_text()
-        assert second.log("process.started") == []
-        second.log_file.write_text("")
-        assert (await http_get(port, "/healthz"))[0] == 200

@@ -158,15 +158,6 @@ async def test_schema_that_does_not_serve_ends_all_with_its_code(installation: I
     _drop_other_lines(supervisor, "the schema serves programs for version 99")
 
 
-@pytest.mark.slow(
-    "acceptance/test_processes_stopping.py::test_schema_that_does_not_serve_ends_all_with_its_code"
-)
-async def test_role_that_may_not_deliver_ends_all_with_its_code(installation: Installation) -> None:
-    supervisor = installation.spawn(PROCESSES="2", DATABASE_URL=installation.database.dsn("webhook_admin"))
-    assert await supervisor.ended(PATIENCE) == 2
-    _drop_other_lines(supervisor, "may not deliver")
-
-
 def _drop_other_lines(supervisor: Daemon, said: str) -> None:
     """Check that all lines that are no events say this, and drop them: they are there on purpose."""
     lines = supervisor.log_file.read_text().splitlines(keepends=True)

@@ -4,26 +4,15 @@ import asyncio
 import subprocess
 from datetime import timedelta
 
-from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.acceptance.installation import Installation
 from tests.waiting import Yardstick, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 DOWN = Behaviour(status=503)
-HANGS = Behaviour(hangs=True)
 ENDS_WITHIN = 2.0
 """Seconds within which a mass command that is stopped has ended."""
 CLOCK = "SELECT clock_timestamp() + interval '1 ms'"
 """Commands are given milliseconds, cut off: a little later than what is there already."""
-IS_OBEYED = "SELECT max(handled_at) < clock_timestamp() - interval '1 s' FROM webhook.control"
-"""A second after `handled_at` nothing starts any more that a command forbids (contract 3)."""
-NOBODYS = "INSERT INTO webhook.outbox (merchant_id, type, object) SELECT $1, 'charge.created', '{}' FROM "
-WAITS_FOR_A_LOCK = """
-SELECT xact_start FROM pg_stat_activity
-WHERE
-    datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%webhook.outbox%'
-    AND ($1::timestamptz IS NULL OR xact_start > $1)
-"""
-"""When the transaction began that waits for a row of the outbox; one that began after another."""
 RIGHT, WRONG = "charge.created", "charge.failed"
 WRONG_ONES = """
 INSERT INTO webhook.outbox (merchant_id, type, object)
@@ -50,91 +39,6 @@ async def instant(installation: Installation) -> str:
     return str(at.isoformat())
 
 
-async def live_through_a_bad_night(installation: Installation) -> tuple[list[list[Sent]], list[str]]:
-    """Leave events of m1 delivered, failed and waiting; return them, and the range as options."""
-    await installation.configure("m1", "m2")
-    daemon = await installation.start(RETRY_SCHEDULE="PT0.05S")
-    since = await installation.owner.fetchval(CLOCK)
-    delivered = await installation.emit_each(["m1"], 3)
-    await installation.all_delivered(3)
-    installation.receiver.behave("m1", DOWN)
-    failed = await installation.emit_each(["m1"], 4)
-    for event in failed:
-        await installation.settled(event.id, "failed", 2)
-    daemon.terminate()
-    await daemon.ended()
-    await installation.start(RETRY_SCHEDULE="PT1H")
-    waiting = await installation.emit_each(["m1"], 2)
-    for event in waiting:
-        await installation.settled(event.id, "pending_retry", 1)
-    until = await installation.owner.fetchval(CLOCK)
-    return [delivered, failed, waiting], ["--since", since.isoformat(), "--until", until.isoformat()]
-
-
-async def test_a_bad_night_is_sent_again_once_while_others_go_on(installation: Installation) -> None:
-    (delivered, failed, waiting), period = await live_through_a_bad_night(installation)
-    hopeless = said(await command(installation, "deliveries", "retry-failed", "--merchant", "m2"))
-    assert hopeless[-1].startswith("none had failed for good; 0 wait for their next attempt: `recover ")
-    spared = said(await command(installation, "recover", "m1", *period, "--dry-run"))
-    assert spared[0].startswith("none is to be sent again")
-    assert spared[1:] == [
-        "2 wait for a retry: left out, --state pending_retry includes them",
-        "4 are of 1 merchant that fails now: left out, --with-failing includes them",
-    ]
-    states = [part for name in ("failed", "pending_retry", "delivered") for part in ("--state", name)]
-    period += [*states, "--with-failing", "--with-last-attempts"]
-    preview = said(await command(installation, "recover", "m1", *period, "--dry-run"))
-    assert preview[0].startswith("9 to be sent again, from ")
-    assert preview[0].endswith(": 4 failed, 2 pending_retry, 3 delivered")
-    assert preview[1:] == [
-        "  m1: 9",
-        "3 were accepted already, and are sent a second time",
-        "2 wait for the last attempt of their schedule: included",
-        "9 are of 1 merchant that fails now: included",
-    ]
-    assert len(installation.receiver.of("m1")) == 3 + 8 + 2, "a dry run sends nothing"
-
-    installation.receiver.behave("m1", Behaviour())
-    night = len(installation.receiver.of("m1"))
-    recovering = asyncio.create_task(command(installation, "recover", "m1", *period, "--yes"))
-    live = 0
-    while not recovering.done():
-        event = await installation.emit("m2")
-        await installation.settled(event.id, "delivered", 1)
-        live += 1
-    lines = said(await recovering)
-    assert live > 1
-    assert lines[0] == preview[0]
-    assert "`commands stop" in lines[5]
-    assert lines[-1].startswith("recover (command ")
-    assert "matched (4 failed, 3 delivered, 2 pending_retry), recovered 9" in lines[-1]
-    events = [*delivered, *failed, *waiting]
-    await installation.arrived(night + len(events), "m1")
-    again = installation.receiver.of("m1")[night:]
-    assert sorted(arrival.event_id for arrival in again) == sorted(str(event.id) for event in events)
-    for event in delivered:
-        await installation.settled(event.id, "delivered", 2)
-        triggers = [attempt["trigger"] for attempt in await installation.attempts(event.id)]
-        assert triggers == ["schedule", "replay"]
-    for event in failed:
-        await installation.settled(event.id, "delivered", 3)
-    for event in waiting:
-        await installation.settled(event.id, "delivered", 2)
-    # What was delivered once stays so, whatever comes of sending it again.
-    installation.receiver.behave("m1", DOWN)
-    assert (await installation.do("recover", "m1", states=["delivered"]))["result"]["recovered"] == 9
-    for event in delivered:
-        await installation.settled(event.id, "delivered", 3)
-    counted = "SELECT max(args ->> 'counted') FROM webhook.control"
-    assert await installation.owner.fetchval(counted) == "9"
-    stranger = await command(installation, "recover", "m3", *period, "--yes")
-    assert (stranger.returncode, "merchant 'm3' is not known here" in stranger.stderr) == (1, True)
-    nothing = [*period[:4], "--dry-run", "--state", "failed"]
-    assert said(await command(installation, "recover", "m1", *nothing))[0].startswith(
-        "none is to be sent again"
-    )
-
-
 async def test_a_recovery_is_stopped_within_two_seconds(installation: Installation) -> None:
     await installation.configure("m1")
     await installation.start()
@@ -156,38 +60,6 @@ async def test_a_recovery_is_stopped_within_two_seconds(installation: Installati
     await installation.arrived(night + row["result"]["recovered"], "m1")
     assert await installation.count("state = 'delivered'") == 400
     assert (await command(installation, "commands", "stop", str(recover))).returncode == 1
-
-
-async def test_what_is_old_is_skipped_and_an_attempt_in_flight_counts(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", HANGS, Behaviour())
-    await installation.start(**PATIENT)
-    in_flight, *old = await installation.emit_each(["m1"], 5)
-    await installation.arrived(1)
-    await installation.owner.execute(NOBODYS + "generate_series(1, 700)", "m2")
-    before = (await installation.owner.fetchval(CLOCK)).isoformat()
-    preview = said(await command(installation, "skip", "--all", "--before", before, "--dry-run"))
-    assert preview[0].startswith("705 to be given up without an attempt, created before ")
-    assert preview[0].endswith(": 705 pending")
-    assert preview[1:] == ["  type charge.created: 705", "  m2: 700", "  m1: 5"]
-    young = await installation.emit("m1")
-    lines = said(await command(installation, "skip", "--all", "--before", before, "--yes"))
-    assert lines[-1].endswith("done, skipped 705")
-    for event in old:
-        row = await installation.settled(event.id, "failed", 0)
-        assert row["failed_reason"] == "skipped"
-    await until_found(lambda: installation.owner.fetchval(IS_OBEYED))
-    installation.receiver.answer_hanging("m1", 503)
-    assert (await installation.settled(in_flight.id, "failed", 1))["failed_reason"] == "skipped"
-    await installation.settled(young.id, "delivered", 1)
-    sent = {arrival.event_id for arrival in installation.receiver.arrivals}
-    assert sent == {str(in_flight.id), str(young.id)}, "none of the others was sent"
-
-    assert (await installation.do("recover", "m1"))["result"]["recovered"] == 1
-    skipped = await installation.do("recover", "m1", states=["skipped"])
-    assert skipped["result"] == {"matched": {"skipped": 5}, "recovered": 5}
-    for event in old:
-        await installation.settled(event.id, "delivered", 1)
 
 
 async def test_wrong_events_of_a_type_are_skipped_though_a_daemon_is_killed_and_the_others_arrive_in_order(
@@ -241,22 +113,6 @@ async def test_wrong_events_of_a_type_are_skipped_though_a_daemon_is_killed_and_
     assert said(await command(installation, *which, "--dry-run"))[0].startswith("none is to be given up")
     got = ["recover", "--all", "--type", WRONG, "--state", "delivered", "--since", since, "--dry-run"]
     assert said(await command(installation, *got))[1:3] == ["  m1: 1", "  m2: 1"], "before_time and late"
-
-
-async def test_a_skip_that_meets_a_lock_goes_on_once_that_is_released(installation: Installation) -> None:
-    await installation.configure("m1")
-    daemon = await installation.start()
-    await installation.do("pause", "m1")
-    event = await installation.emit("m1")
-    locker = await installation.database.connect("postgres")
-    async with locker.transaction():
-        await locker.execute("SELECT FROM webhook.outbox WHERE seq = $1 FOR UPDATE", event.seq)
-        skip = await installation.ask("skip", "m1", before=await instant(installation))
-        first = await until_found(lambda: installation.owner.fetchval(WAITS_FOR_A_LOCK, None))
-        await until_found(lambda: installation.owner.fetchval(WAITS_FOR_A_LOCK, first))
-    await locker.close()
-    assert (await installation.handled(skip))["result"] == {"skipped": 1}
-    assert daemon.log("control.interrupted") == []
 
 
 async def test_a_retry_shows_its_attempt_and_warns_of_a_pause(installation: Installation) -> None:

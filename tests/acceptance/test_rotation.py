@@ -1,12 +1,10 @@
 """A secret is replaced while events wait: none is refused for it, and order is kept. Contract 3, 7."""
 
 import asyncio
-import re
 from datetime import timedelta
 from functools import partial
 
 from tests.acceptance.api_merchant import start_api
-from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import Installation, Sent
 from tests.waiting import until_found
 from webhook_dispatcher.api.catalogue import NOT_HELD
@@ -16,8 +14,6 @@ from webhook_dispatcher.local.behaviour import Behaviour
 
 BACKLOG = 529
 HANGS, STEADY = Behaviour(hangs=True), Behaviour(delay=timedelta(seconds=0.05))
-SECRET = re.compile(r"whsec_[A-Za-z0-9+/]{43}=")
-SECRETS = "SELECT secret_created_at FROM webhook.endpoint WHERE merchant_id = 'm1'"
 CAN_SEAL = "SELECT count(*) FROM webhook.current_sealing_key"
 
 
@@ -74,89 +70,6 @@ async def test_nor_by_the_partner_api_whose_repeats_pause_nothing_again(installa
         repeated = (await rotate()).data
         assert repeated == {**rotated.data, "secret": None}
         assert not (await merchant.ask("GET", "/v1/webhook")).data["paused"]
-
-
-async def test_nor_by_the_console(installation: Installation) -> None:
-    sent = await send_backlog(installation)
-    await until_found(partial(installation.owner.fetchval, CAN_SEAL))
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = await person.get("/merchants/m1")
-        assert 'value="hold" checked' in page.text
-        [created] = re.findall(r'name="created" value="([^"]+)"', page.text)
-        rotate = partial(person.post, "/merchants/m1/secret", {"created": created, "overlap": "hold"})
-        while (page := await rotate()).status == 409:
-            assert "Nothing was changed: try again." in page.text
-        [secret] = SECRET.findall(page.text)
-        assert "then send a test event, and resume" in page.text
-        await hand_over_and_resume(installation, secret, sent)
-
-
-async def test_a_secret_is_kept_while_an_attempt_is_under_way(installation: Installation) -> None:
-    """Also where a receiver hangs for longer than a request of the API waits."""
-    await installation.configure("m1")
-    installation.receiver.behave("m1", HANGS, Behaviour())
-    await installation.start(ATTEMPT_TIMEOUT="PT60S", LEASE="PT90S")
-    await installation.emit_each(["m1"], 2)
-    await installation.arrived(1)
-    await until_found(partial(installation.owner.fetchval, CAN_SEAL))
-    before = await installation.owner.fetchval(SECRETS)
-    api = await start_api(installation)
-    async with api.merchant("m1") as merchant:
-        rotate = partial(merchant.ask, "POST", "/v1/webhook/secret", {"hold": True}, key="once")
-        refused = await rotate()
-        assert (refused.code, refused.headers["Retry-After"]) == (-14004, "1")
-        assert refused.json["error"]["cause"] == NOT_HELD
-        assert (await merchant.ask("GET", "/v1/webhook")).data["paused"]
-        late = await asyncio.to_thread(
-            installation.command, "endpoint", "rotate-secret", "m1", "--hold", "--deadline", "1s"
-        )
-        assert (late.returncode, "something is still being sent" in late.stderr) == (1, True)
-        assert await installation.owner.fetchval(SECRETS) == before
-        installation.receiver.answer_hanging("m1")
-
-        async def is_rotated() -> bool:
-            return (await rotate()).status == 200
-
-        await until_found(is_rotated)
-    assert [arrival.signature for arrival in installation.receiver.arrivals] == [Signature.RIGHT]
-
-
-async def test_a_daemon_that_was_killed_is_waited_for_until_its_lease_ends(
-    installation: Installation,
-) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", HANGS, Behaviour())
-    quick = {"ATTEMPT_TIMEOUT": "PT2S", "LEASE": "PT6S"}
-    killed = await installation.start(**quick)
-    await installation.emit_each(["m1"], 2)
-    await installation.arrived(1)
-    killed.kill()
-    await installation.start(**quick)
-    leased_until = await installation.owner.fetchval("SELECT lease_until FROM webhook.lane")
-    rotated = await asyncio.to_thread(installation.command, "endpoint", "rotate-secret", "m1", "--hold")
-    assert rotated.returncode == 0, rotated.stderr
-    assert await installation.owner.fetchval(SECRETS) > leased_until
-
-
-async def test_nothing_is_changed_where_no_daemon_takes_up_the_pause(installation: Installation) -> None:
-    await installation.configure("m1")
-    before = await installation.owner.fetchval(SECRETS)
-    refused = installation.command("endpoint", "rotate-secret", "m1", "--hold", "--deadline", "1s")
-    assert (refused.returncode, "was withdrawn: no dispatcher took it up" in refused.stderr) == (1, True)
-    assert await installation.owner.fetchval(SECRETS) == before
-
-
-async def test_without_hold_or_overlap_what_waits_is_said_and_asked(installation: Installation) -> None:
-    await installation.configure("m1")
-    await installation.emit_each(["m1"], 3)
-    before = await installation.owner.fetchval(SECRETS)
-    refused = installation.command("endpoint", "rotate-secret", "m1")
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("m1: 3 to be sent")
-    assert await installation.owner.fetchval(SECRETS) == before
-    for option in (["--yes"], ["--overlap", "PT1H"]):
-        assert installation.command("endpoint", "rotate-secret", "m1", *option).returncode == 0
 
 
 async def test_a_merchant_that_is_paused_by_itself_can_be_tested(installation: Installation) -> None:

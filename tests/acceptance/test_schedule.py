@@ -49,20 +49,3 @@ async def test_eight_attempts_at_their_distances_then_failed_and_one_more_by_han
     assert [attempt["status"] for attempt in attempts] == [500, 404, 410, 429, 302, 503, 400, 304, 500]
     assert {attempt["outcome"] for attempt in attempts} == {"status"}
     assert all(attempt["duration_ms"] >= 200 for attempt in attempts[:3])
-
-
-async def test_attempts_by_hand_leave_the_schedule_where_it_is(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", *[Behaviour(status=500)] * 4, Behaviour(status=200))
-    await installation.start(RETRY_SCHEDULE="PT0.1S,PT6H")
-    event = await installation.emit("m1")
-    waiting = await installation.settled(event.id, "pending_retry", 2)
-    for made in (3, 4):
-        assert (await installation.do("retry", event_id=event.id))["status"] == "done"
-        assert (await installation.settled(event.id, "pending_retry", made))["next_attempt_at"] == waiting[
-            "next_attempt_at"
-        ], "the last of the schedule is still to come"
-    await installation.do("retry", event_id=event.id)
-    await installation.settled(event.id, "delivered", 5)
-    attempts = await installation.attempts(event.id)
-    assert [attempt["trigger"] for attempt in attempts] == ["schedule"] * 2 + ["manual"] * 3

@@ -109,30 +109,3 @@ async def test_a_merchant_that_configures_itself_gets_signed_webhooks_through_ev
         assert await endpoints.remove(token) is Removal.REMOVED
     assert Signature.WRONG not in {arrival.signature for arrival in installation.receiver.arrivals}
     assert await daemon.asked("/readyz") == (200, "ready\n")
-
-
-async def test_a_daemon_without_the_key_lets_that_merchant_wait_and_names_the_key(
-    installation: Installation,
-) -> None:
-    first_key = installation.key
-    first = await installation.start()
-    async with merchant_side(installation) as (endpoints, token):
-        secret = made()
-        installation.receiver.secrets["m1"] = secret
-        url = installation.receiver.url("m1")
-        assert await endpoints.put(token, url, await seal(endpoints, secret)) is Put.CREATED
-    await stopped(first)
-    installation.key = make_key("k2")
-    await installation.configure("m2")
-    other = await installation.start()
-    await installation.emit_each(["m1", "m2"], 1)
-    await other.logged("key.missing")
-    await installation.arrived(1, "m2")
-    assert {entry["key_id"] for entry in other.log("key.missing")} == {"k1"}
-    assert await other.asked("/readyz") == (503, "encryption key 'k1' is missing\n")
-    assert installation.receiver.of("m1") == []
-    await stopped(other)
-    await installation.start(SECRET_KEYS=f"{installation.key},{first_key}")
-    await installation.owner.execute("UPDATE webhook.endpoint SET updated_at = clock_timestamp()")
-    await installation.all_delivered(2)
-    assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}

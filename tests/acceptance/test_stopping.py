@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.installation import PATIENT, Installation, Sent
 from tests.acceptance.processes import Daemon, http_get
 from tests.waiting import Yardstick, until, until_equal, until_found
-from webhook_dispatcher.local.arrivals import Arrival, out_of_order, overlapping
+from webhook_dispatcher.local.arrivals import Arrival, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 
 HANGS = Behaviour(hangs=True)
@@ -90,33 +90,6 @@ async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(installatio
     assert (await installation.delivery(event.id))["attempts"] == 0
     await installation.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
     await installation.settled(event.id, "delivered", 1)
-
-
-async def test_kill_loses_nothing_keeps_order_and_repeats_only_what_was_in_flight(
-    installation: Installation,
-) -> None:
-    merchants = [f"m{number:02}" for number in range(20)]
-    await installation.configure(*merchants)
-    for merchant_id in merchants:
-        installation.receiver.behave(merchant_id, Behaviour(), Behaviour(hangs=True), Behaviour())
-    # The shortest lease that this time-out allows: the successor has to wait for it.
-    daemon = await installation.start(ATTEMPT_TIMEOUT="PT5S", LEASE="PT7.5S")
-    sent = await installation.emit_each(merchants, 5)
-    # Answers that are not recorded yet would be repeated as well (I3); here all are.
-    await installation.all_delivered(20)
-    await until(lambda: len(in_flight(installation)) == 20)
-    interrupted = {arrival.event_id for arrival in in_flight(installation)}
-    daemon.kill()
-
-    await installation.start(ATTEMPT_TIMEOUT="PT5S", LEASE="PT7.5S")
-    await installation.all_delivered(100)
-    arrivals = installation.receiver.arrivals
-    times = Counter(arrival.event_id for arrival in arrivals)
-    assert set(times) == set(numbers(sent))
-    assert {event_id for event_id, count in times.items() if count > 1} <= interrupted
-    assert set(times.values()) <= {1, 2}
-    assert out_of_order(arrivals, numbers(sent)) == []
-    assert overlapping(arrivals) == []
 
 
 async def test_daemon_waits_for_a_database_that_is_away(installation: Installation) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.acceptance.installation import Installation, Sent
 from tests.acceptance.processes import Daemon
 from tests.servers.scaled_time import FACTOR
-from tests.waiting import until, until_found
+from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 pytestmark = pytest.mark.scaled_time
@@ -84,24 +84,3 @@ async def is_over(installation: Installation, merchant: str) -> bool:
     """Tell whether nothing of a merchant waits for its first attempt, and what had failed was retried."""
     owed = "state IN ('pending', 'pending_retry') AND (next_attempt_at IS NULL OR next_attempt_at < now())"
     return not await installation.count(f"merchant_id = '{merchant}' AND {owed}")
-
-
-@pytest.mark.slow(
-    "acceptance/test_recovery.py::test_what_a_killed_daemon_held_is_served_again_within_the_lease_and_a_sweep"
-)
-async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: Installation) -> None:
-    await installation.configure("dead")
-    killed = await start(installation)
-    sent = await suspend(installation, "dead")
-    sent += await installation.emit_each(["dead"], 3)
-    installation.receiver.behave("dead", Behaviour(hangs=True))
-    before = len(installation.receiver.of("dead"))
-    tried = (await installation.arrived(before + 1, "dead", PATIENCE))[before].event_id
-    killed.kill()
-    installation.receiver.behave("dead", Behaviour())
-    await start(installation)
-    await until_found(lambda: is_over(installation, "dead"), PATIENCE)
-    arrivals = [arrival.event_id for arrival in installation.receiver.of("dead")]
-    assert first_attempts(installation, "dead") == [str(event.id) for event in sent]
-    assert arrivals[before + 1] == tried, "the same event is the next that is tried"
-    await until(lambda: installation.receiver.of("dead"), PATIENCE)

@@ -42,14 +42,6 @@ async def listener(installation: Installation, monkeypatch: pytest.MonkeyPatch) 
         yield listener
 
 
-async def test_run_offers_three_groups(installation: Installation, listener: Listener) -> None:
-    daemon = await installation.start()
-    await installation.emit(MERCHANTS[0])
-    await until(lambda: listener.hellos)
-    assert X25519_P256_P384 in listener.hellos[0]
-    assert daemon.log("tls.groups_lacking") == []
-
-
 async def test_each_process_of_a_supervisor_offers_three_groups(
     installation: Installation, listener: Listener
 ) -> None:

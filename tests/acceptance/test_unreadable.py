@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.acceptance.installation import IN_SCALED_TIME, PATIENT, Installation, Sent
+from tests.acceptance.installation import IN_SCALED_TIME, Installation, Sent
 from tests.acceptance.processes import Daemon
 from tests.servers.damage import damaging, documented, large_object
 from tests.waiting import MAX_WAIT, until, until_equal, until_found
@@ -117,46 +117,6 @@ async def _is_ready(daemon: Daemon) -> bool:
     return status == 200
 
 
-async def test_an_outcome_whose_row_was_damaged_meanwhile_is_kept_until_it_can_be_recorded(
-    installation: Installation,
-) -> None:
-    await installation.configure("m00", "m01")
-    installation.receiver.behave("m00", Behaviour(hangs=True))
-    daemon = await start(installation, **PATIENT)
-    async with damaging(installation.owner):
-        sent = await installation.emit("m00", large_object())
-        await installation.arrived(1)
-    installation.receiver.behave("m00", Behaviour())
-    installation.receiver.answer_hanging("m00")
-    [behind] = await installation.emit_each(["m00"], 1)
-    await until(lambda: bool(daemon.log("row.unreadable")), PATIENCE)
-    [told] = daemon.log("row.unreadable")
-    assert (told["merchant_id"], told["event_id"], told["seq"]) == ("m00", str(sent.id), sent.seq)
-    for count in range(1, 4):
-        await installation.emit("m01")
-        await installation.all_delivered(count, PATIENCE)
-    await until_found(lambda: _is_ready(daemon), PATIENCE)  # a busy machine may stall it for a moment
-    assert (await installation.delivery(behind.id))["state"] == "pending"
-
-    await installation.owner.execute(documented("quarantine", sent.seq))
-    row = await installation.settled(sent.id, "delivered", 1, PATIENCE)
-    assert row["last_status"] == 200
-    assert len(await installation.attempts(sent.id)) == 1
-    await installation.settled(behind.id, "delivered", 1, PATIENCE)
-    assert [arrival.event_id for arrival in installation.receiver.of("m00")] == [str(sent.id), str(behind.id)]
-
-
-ONCE = """
-CREATE SEQUENCE public.once;
-CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
-BEGIN
-    IF nextval('public.once') = 1 THEN
-        RAISE EXCEPTION 'cache lookup failed for index 4711' USING ERRCODE = 'XX000';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER refuse BEFORE INSERT ON webhook.attempt_log FOR EACH ROW EXECUTE FUNCTION public.refuse();
-"""
 ALWAYS = """
 CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -164,26 +124,6 @@ BEGIN
 END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION public.refuse();
 """
-
-
-@pytest.mark.parametrize("status", [200, 500])
-async def test_a_passing_internal_error_costs_no_object(installation: Installation, status: int) -> None:
-    await installation.configure("m00")
-    installation.receiver.behave("m00", Behaviour(status=status))
-    daemon = await start(installation, RETRY_SCHEDULE="PT1H")
-    await installation.owner.execute(ONCE)
-    sent = await installation.emit("m00", '{"id":"ch_1"}')
-    await daemon.logged("record.failed", PATIENCE)
-
-    async def is_written() -> bool:
-        return len(await installation.attempts(sent.id)) == 1
-
-    await until_found(is_written, PATIENCE)
-    row = await installation.delivery(sent.id)
-    assert row["state"] == ("delivered" if status == 200 else "pending_retry")
-    assert row["failed_reason"] is None
-    assert len(installation.receiver.arrivals) == 1
-    assert daemon.log("row.unreadable") == []
 
 
 @pytest.mark.parametrize(("table", "status"), [("webhook.delivery_log", 200), ("webhook.attempt_log", 500)])
