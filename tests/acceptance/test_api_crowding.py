@@ -29,7 +29,6 @@ UNREAD, READABLE = 60, 2
 """Large answers that a merchant asks for and does not read, and how many of them its share holds."""
 LOOKING_SECONDS = 1.0
 UNLIMITED = {"API_LIMITS": "key=0/PT1M client=0/PT1M address=0/PT1M"}
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -84,33 +83,6 @@ async def undisturbed_by(
 
 async def _result(request: Awaitable[Reply]) -> Reply:
     return await request
-
-
-async def test_slow_commands_of_one_merchant_hold_a_few_connections(installation: Installation) -> None:
-    api = await start_api(installation, **UNLIMITED)
-    async with crowding(api) as (greedy, other), AsyncExitStack() as held:
-        await installation.owner.execute(
-            "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
-            "VALUES ('greedy', 'https://merchant.com/', '\\x00', 'k1')"
-        )
-        holder = await installation.database.connect()
-        held.push_async_callback(holder.close)
-        await holder.execute(
-            "BEGIN; SELECT FROM webhook.api_key WHERE merchant_id = 'greedy' FOR NO KEY UPDATE"
-        )
-
-        async def is_crowded() -> bool:
-            return bool(await installation.owner.fetchval(WAITING) >= CONNECTIONS)
-
-        pause = [greedy.ask("POST", "/v1/webhook/pause") for _ in range(AT_ONCE)]
-        replies = await undisturbed_by(other, [*pause], is_crowded)
-        await holder.execute("ROLLBACK")
-        assert {reply.status for reply in replies} <= {409, 503}
-        assert {reply.code for reply in replies} <= {codes.STATE_FORBIDS, codes.UNAVAILABLE}
-        assert {reply.headers["Retry-After"] for reply in replies} == {"1"}
-        assert any(reply.code == codes.STATE_FORBIDS for reply in replies)
-        assert await installation.owner.fetchval("SELECT count(*) FROM webhook.api_request") == 0
-        assert await installation.owner.fetchval("SELECT count(*) FROM webhook.control") == 0
 
 
 async def test_requests_of_one_merchant_that_hang_upstream_are_few(installation: Installation) -> None:

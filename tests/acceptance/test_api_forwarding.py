@@ -1,7 +1,6 @@
 """What is forwarded, with the real program before the real sample charge service."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +8,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from tests.acceptance.api_charges import (
     CARD,
@@ -18,16 +16,15 @@ from tests.acceptance.api_charges import (
     confirmed_card,
     misbehave,
     recipients,
-    recording,
 )
-from tests.acceptance.api_merchant import Merchant, PartnerApi, Reply, start_api
+from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
 from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import http_get
 from tests.servers.database import free_port
 from tests.waiting import until_equal, until_found
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.charge_service import forwarded, upstream
+from webhook_dispatcher.api.charge_service import forwarded
 
 IMPATIENT = ("tests.acceptance.impatient_api", "api")
 
@@ -79,49 +76,6 @@ async def test_a_charge_service_that_is_away_is_no_reason_not_to_be_ready(instal
     _, text = await http_get(api.ops_port, "/metrics")
     count = len(forwarded.ROWS) + 1
     assert f'webhook_api_upstream_requests_total{{outcome="away"}} {count}.0' in text
-
-
-async def test_what_a_client_forges_does_not_arrive(installation: Installation) -> None:
-    arrived: list[web.Request] = []
-
-    async def note(request: web.Request) -> web.Response:
-        arrived.append(request)
-        return web.json_response({"path": request.raw_path, "body": (await request.read()).decode()})
-
-    async with recording(note) as url:
-        api = await start_api(installation, API_UPSTREAM=url)
-        async with api.merchant("m 1%") as merchant:
-            forged = {
-                **{"Service-Merchant-Id": "m2", "service_merchant_id": "m2", "X-Forwarded-For": "10.0.0.1"},
-                **{"Cookie": "a=b", "X-Request-Id": "r-1", "Connection": "Service-Merchant-Id", "Te": "x"},
-            }
-            body = b'{ "amount" : 1.10 }'
-            posted = await merchant.ask("POST", "/v1/charges", body, key="k1", **forged)
-            assert posted.data == {"path": "/v1/charges", "body": body.decode()}
-            listed = await merchant.ask("GET", "/v1/recipients?limit=2&after=%C3%A9%26", **forged)
-            assert listed.data["path"] == "/v1/recipients?limit=2&after=%C3%A9%26"
-            changed = await merchant.ask("PATCH", "/v1/recipients/%61%3fb", {"name": "x"})
-            assert changed.data == {"path": "/v1/recipients/a%3Fb", "body": '{"name": "x"}'}
-            for path in ("/v1/recipients/.a", "/v1/recipients/a%25b", "/v1/recipients/" + "a" * 256):
-                for reply in (
-                    await merchant.ask("PATCH", path, {}, key="k2"),
-                    await merchant.ask("GET", path),
-                ):
-                    assert (reply.status, reply.code) == (404, codes.NOT_FOUND)
-            for twice in (b'{"a":1,"a":2}', b'{"a":NaN}', b"{} {}"):
-                assert (await merchant.ask("POST", "/v1/charges", twice)).code == codes.NOT_JSON
-            unknown = await merchant.ask("POST", "/v1/charges?admin=1", {})
-            assert unknown.code == codes.VALIDATION_FAILED
-    assert len(arrived) == 3
-    names = {"host", "service-merchant-id", "x-request-id", "accept", "accept-encoding", "accept-language"}
-    names |= {"user-agent", "content-type", "content-length", "idempotency-key"}
-    for request in arrived:
-        assert {name.lower() for name in request.headers} <= names
-        assert request.headers.getall("Service-Merchant-Id") == ["m%201%25"]
-    assert arrived[0].headers["X-Request-Id"] == "r-1"
-    key = upstream.derived_key(merchant.client_id, "POST", "/v1/charges", "k1")
-    assert arrived[0].headers["Idempotency-Key"] == key
-    assert ["Idempotency-Key" in request.headers for request in arrived] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -200,22 +154,6 @@ async def test_a_process_that_is_killed_while_it_asks_leaves_one_effect(installa
 
         await until_found(is_answered)
         assert await charges_made(installation) == 1
-
-
-async def test_the_same_request_at_once_on_two_processes_has_one_effect(installation: Installation) -> None:
-    async with forwarding(installation) as (service, api), api.merchant("m1") as merchant:
-        other = await start_api(installation, API_UPSTREAM=service.url)
-        wanted = charge(await confirmed_card(merchant))
-
-        async def ask(port: int) -> Reply:
-            at_port = Merchant(f"http://127.0.0.1:{port}", "", "", merchant.token, merchant.session)
-            return await at_port.ask("POST", "/v1/charges", wanted, key="k1")
-
-        replies = await asyncio.gather(*(ask(port) for port in (api.port, other.port) * 25))
-        assert {reply.status for reply in replies} <= {201, 409}
-        assert {reply.code for reply in replies if reply.status == 409} <= {codes.STILL_RUNNING}
-        told = {json.dumps(reply.data) for reply in replies if reply.status == 201}
-        assert (len(told), await charges_made(installation)) == (1, 1)
 
 
 async def test_attempts_at_a_card_are_counted_by_merchant_and_card(installation: Installation) -> None:

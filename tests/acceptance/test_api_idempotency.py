@@ -28,7 +28,6 @@ SELECT
     (SELECT count(*) FROM webhook.api_request WHERE command_id IS NOT NULL) AS kept_commands
 """
 """One statement, so one snapshot: what was done, and what was kept of it."""
-WAITS = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND wait_event_type = 'Lock'"
 
 
 async def at_once(
@@ -110,27 +109,6 @@ async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Instal
             await installation.owner.execute("UPDATE webhook.control SET status = 'done'")
             await installation.owner.execute("UPDATE webhook.api_request SET expires_at = clock_timestamp()")
             assert [is_again(reply) for reply in await ask_all()] == [False] * 3
-
-
-async def test_what_still_runs_is_not_begun_again(installation: Installation) -> None:
-    await installation.start()
-    await installation.until_true(SEALS)
-    async with fleet(installation, 2) as processes, processes.processes[0].merchant("m1") as merchant:
-        url = {"url": installation.receiver.url("m1")}
-        assert (await merchant.ask("PUT", "/v1/webhook", url)).status == 201
-        here, there = processes.everywhere(merchant, 2)
-        holder = await installation.database.connect()
-        async with holder.transaction():
-            await holder.execute("SELECT FROM webhook.endpoint FOR UPDATE")
-            first = asyncio.create_task(here.ask("POST", "/v1/webhook/secret", {}, "k"))
-            await installation.until_true(WAITS)
-            running = await there.ask("POST", "/v1/webhook/secret", {}, "k")
-            assert (running.status, running.code) == (409, codes.STILL_RUNNING)
-            assert running.headers["Retry-After"] == "1"
-        await holder.close()
-        assert (await first).data["secret"]
-        again = await there.ask("POST", "/v1/webhook/secret", {}, "k")
-        assert (again.headers["Idempotent-Replayed"], again.data["secret"]) == ("true", None)
 
 
 @pytest.mark.timeout(120 + 15 * KILLS)

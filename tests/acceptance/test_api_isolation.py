@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -33,12 +33,6 @@ def routed(upstream: str | None = None) -> tuple[Operation, ...]:
 
 OPERATIONS, FORWARDING = routed(), routed("http://127.0.0.1:9")
 UNLIMITED = "key=0/PT1M client=0/PT1M address=0/PT1M card=0/PT1M"
-EXECUTED = re.compile(r"\[(\d+)\] LOG: +execute [^:]*: (.*(?:\n\t.*)*)")
-"""Process and statement, in the server's log."""
-NOW_AND_THEN = ("note_key_use", "webhook.state", "may_read_secrets")
-"""A key's last use, noted once a minute, and what the process asks of its database beside all requests."""
-LOG_ALL = "ALTER ROLE webhook_api IN DATABASE {} SET log_statement = 'all'"
-SESSIONS = "SELECT pid FROM pg_stat_activity WHERE usename = 'webhook_api' AND datname = current_database()"
 CHARGE = '{"id":"ch_of_the_first","amount":1.10,"note":"of the first alone"}'
 WINDOW = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
 
@@ -205,29 +199,6 @@ async def test_no_operation_lets_a_request_say_more_than_it_asks_for(installatio
         assert await installation.owner.fetchrow(STANDING) == before
 
 
-async def test_a_cursor_is_good_for_its_merchant_and_its_list(installation: Installation) -> None:
-    api = await start_api(installation)
-    async with api.merchant("m1") as first, api.merchant("m2") as second:
-        for merchant_id in ("m1", "m2"):
-            for _ in range(3):
-                await installation.emit(merchant_id, CHARGE)
-        page = await first.ask("GET", "/v1/deliveries?limit=1")
-        cursor = page.json["meta"]["nextCursor"]
-        assert (await first.ask("GET", f"/v1/deliveries?limit=2&cursor={cursor}")).status == 200
-        edited = cursor[:40] + ("A" if cursor[40] != "A" else "B") + cursor[41:]
-        refusals = [
-            await second.ask("GET", f"/v1/deliveries?limit=1&cursor={cursor}"),
-            await first.ask("GET", f"/v1/deliveries?limit=1&state=pending&cursor={cursor}"),
-            await first.ask("GET", f"/v1/deliveries?cursor={edited}"),
-            await first.ask("GET", "/v1/deliveries?cursor=MTIz"),
-        ]
-        assert {(reply.status, reply.code) for reply in refusals} == {(422, codes.VALIDATION_FAILED)}
-        assert len({json.dumps(reply.json["error"]) for reply in refusals}) == 1, "why is not told"
-        backwards = {"since": WINDOW["until"], "until": WINDOW["since"]}
-        refused = await first.ask("POST", "/v1/deliveries/retry", backwards)
-        assert (refused.status, refused.code) == (422, codes.VALIDATION_FAILED)
-
-
 def path_of(operation: Operation) -> str:
     return re.sub(r"{\w+}", "x", operation.template)
 
@@ -296,40 +267,3 @@ async def test_a_revoked_key_is_refused_by_each_operation(installation: Installa
     assert len(everything) > 25
     assert {(reply.status, reply.code) for reply in replies} == {(401, codes.KEY_REVOKED)}
     assert arrived == []
-
-
-class StatementLog:
-    """What the API has the database execute, as the server writes it into its log at once."""
-
-    def __init__(self, installation: Installation) -> None:
-        self._installation = installation
-        self._file = installation.database.server.log_file
-
-    async def of(self, merchant: Merchant, operation: Operation, ids: Mapping[str, str]) -> Sequence[str]:
-        """Ask an operation for these ids, and return its statements."""
-        before = self._file.stat().st_size
-        await merchant.ask(operation.method, filled(operation, ids), COVERED[operation.name].body)
-        pids = {row["pid"] for row in await self._installation.owner.fetch(SESSIONS)}
-        text = self._file.read_bytes()[before:].decode(errors="replace")
-        taken = [statement for pid, statement in EXECUTED.findall(text) if int(pid) in pids]
-        return [statement for statement in taken if not any(part in statement for part in NOW_AND_THEN)]
-
-
-async def test_what_is_anothers_takes_the_statements_of_what_is_not_there(installation: Installation) -> None:
-    """One by one, as the server logs them; tests/integration/test_api_walls.py sees plans and functions."""
-    await installation.owner.execute(LOG_ALL.format(installation.database.name))
-    await installation.start()
-    api = await start_api(installation)
-    async with api.merchant("m1") as first, api.merchant("m2") as second:
-        ids, _ = await prepared(installation, first)
-        nobodys = {"event": str(uuid4()), "charge": "ch_of_nobody", "command": "9" * 15}
-        naming = {name for name, foreign in COVERED.items() if foreign.path or foreign.query}
-        asked_by_ids = [each for each in OPERATIONS if each.name in naming]
-        assert len(asked_by_ids) >= 5
-        log = StatementLog(installation)
-        for operation in asked_by_ids:
-            # The first time something is read that is kept from then on, such as the key of cursors.
-            await log.of(second, operation, nobodys)
-            for_firsts, for_nobodys = [await log.of(second, operation, found) for found in (ids, nobodys)]
-            assert len(for_firsts) >= 2, operation.name
-            assert for_firsts == for_nobodys, operation.name

@@ -138,42 +138,6 @@ async def test_one_id_in_two_databases_is_two_merchants(
             assert kept == [[1, 1]] * number + [[0, 0]] * (3 - number)
 
 
-async def test_a_limit_is_counted_where_its_merchant_is(
-    installation: Installation, databases: Databases
-) -> None:
-    limits = "key=3/PT1M client=2/PT1M address=3/PT1M"
-    api = await start_api(installation, API_LIMITS=limits, **urls(databases, "webhook_api"))
-    keys = (("eu1", "m"), ("eu1", "m"), ("eu2", "m"))
-    async with clients(installation, databases, api, *keys) as (first, beside, elsewhere):
-        statuses = [(await merchant.log_in()).status for merchant in (first, first, first, beside, beside)]
-        assert statuses == [200, 200, 429, 200, 429], "two of a client, three of the address"
-        assert (await elsewhere.log_in()).status == 200, "counted in another database"
-        for merchant in (first, elsewhere):
-            replies = [await merchant.ask("GET", "/v1/deliveries") for _ in range(4)]
-            assert [reply.status for reply in replies] == [200, 200, 200, 429]
-            assert replies[0].headers["RateLimit"] == '"key";r=2'
-        # Of each client itself and from the address, the address, and a key.
-        assert [await count(databases[shard], "api_usage") for shard in SHARDS] == [6, 4, 0]
-
-
-async def test_a_key_is_revoked_in_its_database_and_no_other(
-    installation: Installation, databases: Databases
-) -> None:
-    api = await start_api(installation, **urls(databases, "webhook_api"))
-    async with clients(installation, databases, api, ("eu2", "m"), ("eu3", "m")) as (revoked, live):
-        for merchant in (revoked, live):
-            assert (await merchant.log_in()).status == 200
-            assert (await merchant.ask("GET", "/v1/deliveries")).status == 200
-        asked_for = installation.command(
-            "api-key", "revoke", revoked.client_id, **urls(databases, "webhook_admin")
-        )
-        assert asked_for.returncode == 0, asked_for.stderr
-        for reply in (await revoked.ask("GET", "/v1/deliveries"), await revoked.log_in()):
-            assert (reply.status, reply.code) == (401, codes.KEY_REVOKED)
-        assert (await live.ask("GET", "/v1/deliveries")).status == 200
-        assert (await live.log_in()).status == 200
-
-
 async def refused_alike(merchant: Merchant, shard: str) -> None:
     """A database that is not his, one that is not there and none at all are the same to a stranger."""
     assert merchant.token is not None

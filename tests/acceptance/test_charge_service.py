@@ -9,8 +9,7 @@ from tests.acceptance.installation import Installation
 from tests.unit.builders import PUBLISHED
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.api.charge_service.upstream import Upstream, UpstreamRequest
-from webhook_dispatcher.api.charge_service.upstream_answers import Forwarded, Reply, UpstreamError
-from webhook_dispatcher.local.arrivals import Signature
+from webhook_dispatcher.api.charge_service.upstream_answers import Forwarded, Reply
 
 MERCHANT = "m1"
 GOOD, POOR = "4111111111111111", "4111111111110004"
@@ -41,34 +40,6 @@ async def charge(upstream: Upstream, number: str, key: str) -> Reply:
     wanted = {"externalId": key, "cardId": card_id, "amount": 1990, "currency": "UZS", "fiscal": True}
     recipients = [{"id": "rcp_1", "share": 7000}, {"id": "Łucja Żak", "share": 3000}]
     return await post(upstream, "/v1/charges", key, {**wanted, "recipients": recipients})
-
-
-async def test_its_events_arrive_in_order_with_the_charge_as_it_answers_it(
-    installation: Installation,
-) -> None:
-    await installation.configure(MERCHANT)
-    await installation.start()
-    with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
-        async with connected(service) as upstream:
-            made = await charge(upstream, GOOD, "k1")
-            assert isinstance(made, Forwarded)
-            charge_id = json.loads(made.data)["id"]
-            undone = await post(upstream, "/v1/charges/{id}/reverse", "k2", {}, id=charge_id)
-            assert isinstance(undone, Forwarded)
-            declined = await charge(upstream, POOR, "k3")
-            assert declined == UpstreamError(-9004, 422, extra={"failureReason": "insufficient_funds"})
-        arrivals = await installation.arrived(7)
-        assert service.stop() == 0
-
-    assert [arrival.type.removeprefix("charge.") for arrival in arrivals] == [
-        *("created", "succeeded", "split_completed", "fiscal_registered", "reversed"),
-        *("created", "failed"),
-    ]
-    assert {arrival.signature for arrival in arrivals} == {Signature.RIGHT}
-    objects = [arrival.body.partition(b'"data":{"object":')[2][:-2] for arrival in arrivals]
-    assert objects[3] == made.data
-    assert objects[4] == undone.data
-    assert json.loads(objects[6])["failureReason"] == "insufficient_funds"
 
 
 async def test_a_repeat_after_it_was_killed_writes_no_event_twice(installation: Installation) -> None:

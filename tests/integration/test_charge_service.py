@@ -164,38 +164,6 @@ async def test_a_charge_is_made_shown_and_reversed(partner: Partner) -> None:
     assert json.loads(partner.outbox.events[-1].object) == shown(reversed_)
 
 
-async def test_3004_external_id_is_used_and_no_second_charge_is_made(partner: Partner) -> None:
-    card = await partner.card()
-    shown(await partner.charge(card))
-    before = partner.outbox.types()
-    assert await partner.charge(card, amount=5) == UpstreamError(-3004, 409)
-    assert partner.outbox.types() == before
-    other = partner.of("merchant-2")
-    shown(await other.charge(await other.card()))
-
-
-async def test_8006_the_card_is_another_merchants(partner: Partner) -> None:
-    card = await partner.card()
-    other = partner.of("merchant-2")
-    assert await other.confirm(card, GOOD[-6:]) == UpstreamError(-8006, 403)
-    assert await other.charge(card) == UpstreamError(-8006, 403)
-    assert await other.get("/v1/cards/{id}", id=card) == UpstreamError(-8006, 403)
-
-
-async def test_9004_the_bank_declines_and_says_why(partner: Partner) -> None:
-    declined = UpstreamError(-9004, 422, extra={"failureReason": "insufficient_funds"})
-    assert await partner.charge(await partner.card(POOR)) == declined
-    assert partner.outbox.types() == ["charge.created", "charge.failed"]
-    assert json.loads(partner.outbox.events[-1].object)["failureReason"] == "insufficient_funds"
-
-
-async def test_12004_the_merchant_has_no_fiscal_profile(partner: Partner) -> None:
-    without = partner.of("shop-no-fiscal")
-    card = await without.card()
-    assert await without.charge(card, fiscal=True) == UpstreamError(-12004, 422)
-    shown(await without.charge(card))
-
-
 async def test_1007_names_each_field(partner: Partner) -> None:
     recipients = [{"id": "rcp_1", "share": 0}, {"share": 10000}]
     reply = await partner.charge("card_1", recipients=recipients, amount="1990", colour="red")
@@ -214,16 +182,6 @@ async def test_1007_is_answered_to_what_is_no_object(partner: Partner, body: byt
     asked = UpstreamRequest("POST", "/v1/charges", "m", "r1", "en", {}, (), body, "k")
     reply = await partner.upstream.forward(asked)
     assert reply == UpstreamError(-1007, 422, (FieldProblem("", "must be a JSON object"),))
-
-
-async def test_codes_of_its_own_choice_have_their_own_status(partner: Partner) -> None:
-    card = await partner.card(is_confirmed=False)
-    assert await partner.confirm(card, "000000") == UpstreamError(-9003, 422)
-    assert await partner.confirm("card_none", "000000") == UpstreamError(-8001, 404)
-    assert await partner.get("/v1/charges/{id}", id="ch_none") == UpstreamError(-3001, 404)
-    recipients = [{"id": "rcp_unknown", "share": 10000}]
-    reply = await partner.charge(await partner.card(), recipients=recipients)
-    assert reply == UpstreamError(-6001, 404)
 
 
 async def test_a_card_is_removed(partner: Partner) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.domain.schedule import DEFAULT_DELAYS
 from webhook_dispatcher.settings import Settings, check_open_files, load_settings
 
@@ -49,6 +50,8 @@ def test_defaults_are_the_contracts() -> None:
     assert (settings.api_address, settings.api_ops_address) == ("127.0.0.1:8080", "127.0.0.1:9465")
     assert (settings.api_trusted_proxies, settings.api_max_connections) == ((), 1000)
     assert settings.api_upstream is None
+    of_card, of_key = settings.api_limits.card, settings.api_limits.key
+    assert (of_card, of_key) == (Limit(10, timedelta(minutes=15)), Limit(600, timedelta(minutes=1)))
 
 
 def test_given_values_are_read() -> None:
