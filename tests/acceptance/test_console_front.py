@@ -3,18 +3,17 @@
 import asyncio
 import os
 import re
-import secrets
 from datetime import timedelta
 
 from tests.acceptance.console_people import PASSWORD, SAME_ORIGIN, Client, Page, start_console
-from tests.acceptance.console_routes import EVENT, path_of, routes
+from tests.acceptance.console_routes import path_of, routes
 from tests.acceptance.installation import Installation
 from tests.acceptance.raw_http import asked, connected
 from tests.acceptance.slow_senders import Origin, sending_slowly
 from tests.waiting import until, until_found
 from webhook_dispatcher.console.calls import Access, Route
 from webhook_dispatcher.console.program import MAX_CONNECTIONS
-from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
+from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.storage.console import accounts
 
 ROUTES = routes()
@@ -128,17 +127,6 @@ async def test_a_change_that_no_page_of_this_session_asked_for_is_refused(instal
     assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
 
 
-async def test_a_viewer_changes_nothing(installation: Installation) -> None:
-    console = await start_console(installation)
-    async with console.person(Role.VIEWER) as viewer:
-        for route in (route for route in CHANGES if route.access is Access.OPERATOR):
-            fields = [("url", "https://example.com/"), ("act", "retry"), ("event", str(EVENT))]
-            page = await viewer.post(path_of(route), fields)
-            assert page.status == 403, route.name
-    assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
-    assert await installation.admin.fetchval("SELECT count(*) FROM webhook.endpoints") == 0
-
-
 async def test_signing_in_and_out(installation: Installation) -> None:
     console = await start_console(installation)
     await console.account("ada", Role.OPERATOR)
@@ -176,18 +164,6 @@ async def test_ten_wrong_passwords_lock_an_account_for_a_while(installation: Ins
         # Forty at once would find no turn (503) if their passwords were computed with.
         tries = await asyncio.gather(*(client.sign_in("ada") for _ in range(40)))
         assert {each.status for each in tries} == {429}
-
-
-async def test_a_one_time_code_signs_in_once(installation: Installation) -> None:
-    console = await start_console(installation)
-    await console.account("ada", Role.VIEWER)
-    code = SignInCode.from_random(secrets.token_bytes(CODE_CHARACTERS))
-    await accounts.create_code(installation.admin, "ada", code.hash, "a test")
-    for status in (303, 403):
-        async with console.stranger() as client:
-            page = await client.post("/sign-in", {"code": code.shown.lower()})
-            assert page.status == status
-    assert code.revealed not in console.daemon.log_file.read_text()
 
 
 async def test_fifteen_idle_minutes_end_an_operators_session(installation: Installation) -> None:
