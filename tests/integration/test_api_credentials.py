@@ -29,12 +29,10 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 LIMIT = Limit(600, MINUTE)
 CLIENT = "Yc2mUTZkIhXnFQ0sLr1d_w"
 FORGET = "UPDATE webhook.api_token SET expires_at = clock_timestamp() - interval '2 minutes'"
-ADMIT = "SELECT FROM webhook.admit_token(sha256('t'), 600, '1 minute')"
 KEYS_READ = """
 SELECT seq_scan + idx_scan, seq_tup_read + idx_tup_fetch
 FROM pg_stat_xact_user_tables WHERE relid = 'webhook.api_key'::regclass
 """
-FUNCTIONS = {"admit_token", "issue_token", "note_key_use", "release_limit", "take_limits"}
 
 
 def sha(text: str) -> bytes:
@@ -292,77 +290,6 @@ async def test_a_key_is_for_merchants_that_the_outbox_takes(
         with pytest.raises(StatementRefused, match=r"platform|merchant_id_has_1_to_128"):
             await admin.create_api_key(merchant, "other", sha("s"), "shop")
     assert await db.fetchval("SELECT count(*) FROM webhook.api_key") == 1
-
-
-READ_ONLY_BY_VIEWS = """
-SELECT format('%I.%I', nspname, relname)
-FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE
-    nspname = 'webhook' AND relkind IN ('r', 'p', 'v', 'S')
-    AND CASE relkind
-        WHEN 'S' THEN has_sequence_privilege('webhook_api', pg_class.oid, 'USAGE, SELECT, UPDATE')
-        ELSE has_any_column_privilege('webhook_api', pg_class.oid, 'SELECT, INSERT, UPDATE, REFERENCES')
-        OR has_table_privilege('webhook_api', pg_class.oid, 'DELETE, TRUNCATE, TRIGGER')
-    END
-"""
-
-
-async def test_the_api_may_read_its_views_and_call_its_functions_and_nothing_else(
-    db: asyncpg.Connection,
-) -> None:
-    relations = {row[0] for row in await db.fetch(READ_ONLY_BY_VIEWS)}
-    others = {"current_sealing_key", "cursor_key", "milestone", "sealing_key", "state"}
-    assert {name for name in relations if not name.startswith("webhook.own_")} == {
-        f"webhook.{name}" for name in others
-    }
-    functions = await db.fetch(
-        "SELECT proname FROM pg_proc WHERE pronamespace = 'webhook'::regnamespace AND prosecdef "
-        "AND has_function_privilege('webhook_api', oid, 'EXECUTE')"
-    )
-    assert {row[0] for row in functions} >= FUNCTIONS
-    assert not {row[0] for row in functions} & {"create_api_key", "revoke_api_key", "withdraw_command"}
-
-
-async def test_what_the_api_may_not_do(api: asyncpg.Connection) -> None:
-    for statement in (
-        "SELECT FROM webhook.endpoint",
-        "SELECT FROM webhook.outbox",
-        "SELECT FROM webhook.delivery_log",
-        "SELECT FROM webhook.control",
-        "SELECT secret_hash FROM webhook.api_key",
-        "SELECT hash FROM webhook.api_token",
-        "UPDATE webhook.api_token SET expires_at = 'infinity'",
-        "DELETE FROM webhook.api_token",
-        "INSERT INTO webhook.api_token VALUES (sha256('x'), 1, 'infinity')",
-        "UPDATE webhook.api_key SET revoked_at = NULL",
-        "UPDATE webhook.api_usage SET taken = '{}'",
-        "DELETE FROM webhook.card_attempts",
-        "SELECT FROM webhook.api_request",
-        "UPDATE webhook.api_request SET answer = '1'",
-        "DELETE FROM webhook.api_request",
-        "SELECT FROM webhook.api_kept_bytes",
-        "DELETE FROM webhook.api_kept_bytes",
-        "SELECT webhook.count_kept_bytes(1, clock_timestamp(), 'x')",
-        "SELECT webhook.request_hash(1, sha256('k'))",
-        "SELECT webhook.create_api_key('m', 'c', sha256('x'), 'n', 'b')",
-        "SELECT webhook.revoke_api_key('c', 'b')",
-        "SELECT webhook.read_usage('key:1', false, true, NULL)",
-    ):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await api.fetch(statement)
-
-
-@pytest.mark.parametrize("role", ["webhook_observer", "webhook_producer", "webhook_admin"])
-async def test_nobody_else_takes_limits_or_reads_hashes(database: Database, role: str) -> None:
-    connection = await database.connect(role)
-    for statement in (
-        "SELECT secret_hash FROM webhook.api_key",
-        "SELECT hash FROM webhook.api_token",
-        "SELECT webhook.take_limits(ARRAY['x'], ARRAY[1], ARRAY[interval '1 minute'], ARRAY[false])",
-    ):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.fetch(statement)
-    await connection.close()
 
 
 async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(

@@ -421,34 +421,6 @@ async def test_a_key_stays_until_what_was_sealed_with_it_is_stored(api: Api) -> 
     await other.close()
 
 
-FORBIDDEN = (
-    *("endpoint", "control", "audit", "outbox", "lane", "delivery_log", "attempt_log", "key_check"),
-    *("api_key", "api_token", "endpoints", "deliveries", "attempts", "charges", "responses"),
-)
-
-
-async def test_the_role_reads_no_secret_and_writes_no_table(api: Api) -> None:
-    for table in FORBIDDEN:
-        for right in ("SELECT", "INSERT", "UPDATE", "REFERENCES"):
-            query = "SELECT has_any_column_privilege('webhook_api', $1, $2)"
-            assert not await api.db.fetchval(query, f"webhook.{table}", right), (table, right)
-    writable = await api.db.fetch(
-        "SELECT relname FROM pg_class WHERE relnamespace = 'webhook'::regnamespace "
-        "AND relkind IN ('r', 'p', 'v') "
-        "AND (has_table_privilege('webhook_api', oid, 'DELETE, TRUNCATE, TRIGGER') "
-        "OR has_any_column_privilege('webhook_api', oid, 'INSERT, UPDATE'))"
-    )
-    assert writable == []
-    connection = await session(api.storage)
-    for table in ("endpoint", "control", "audit", "key_check"):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute(f"SELECT * FROM webhook.{table}")
-    for helper in ("authorized_merchant('')", "is_sealed_currently('', '')", "event_merchant(NULL)"):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute(f"SELECT webhook.{helper}")
-    await connection.close()
-
-
 READING = [
     statement
     for statement in load("api_endpoints").values()
