@@ -148,20 +148,6 @@ async def test_run_behind_dead_rows_costs_what_it_brings(busy: Graveyard, plan_c
 
 
 @PLANS
-async def test_lease_reads_the_lanes_it_was_asked_for(busy: Graveyard, plan_cache_mode: str) -> None:
-    costs = {}
-    for many in (1, 10, 100):
-        merchants, heads = [f"'m{number}'" for number in range(many)], ["1"] * many
-        values = f"ARRAY[{','.join(merchants)}]", f"ARRAY[{','.join(heads)}]", "interval '0'", "'cost'"
-        cost = await busy.explain(CLAIMING["lease_lanes"], plan_cache_mode, *values)
-        assert cost.plan["Actual Rows"] == many
-        costs[many] = cost.buffers
-    print("buffers:", costs)
-    assert costs[1] <= 60
-    assert costs[100] <= 1500
-
-
-@PLANS
 async def test_sweep_probes_no_more_merchants_than_it_may(busy: Graveyard, plan_cache_mode: str) -> None:
     """Behind dead rows its probes are not cheap; their number is what bounds it (and it runs seldom)."""
     cost = await busy.explain(CLAIMING["sweep_lanes"], plan_cache_mode, "'hot'", "50")

@@ -133,18 +133,15 @@ def test_a_successor_waits_for_the_server_of_a_killed_parent(folder: Path) -> No
             assert ask(postgres, "SELECT 1") == 1
 
 
-def test_only_the_private_folder_leads_to_the_server(folder: Path) -> None:
-    with quick(folder) as postgres:
+def test_the_database_is_private_and_sorts_the_same_everywhere(folder: Path) -> None:
+    with quick(folder, options={"work_mem": "5MB"}) as postgres:
         assert ask(postgres, "SHOW listen_addresses") == ""
-        assert (folder / "socket").stat().st_mode & 0o777 == 0o700
-        assert (folder / "postgres").stat().st_mode & 0o777 == 0o700
-
-
-def test_the_database_sorts_the_same_everywhere(folder: Path) -> None:
-    with quick(folder) as postgres:
+        for name in ("socket", "postgres"):
+            assert (folder / name).stat().st_mode & 0o777 == 0o700
         assert ask(postgres, "SHOW server_encoding") == "UTF8"
         assert ask(postgres, "SELECT datlocprovider FROM pg_database LIMIT 1") == b"b"
         assert ask(postgres, "SELECT 'a' < 'B'") is False
+        assert (ask(postgres, "SHOW fsync"), ask(postgres, "SHOW work_mem")) == ("off", "5MB")
 
 
 def test_versions_before_17_have_no_builtin_collation() -> None:
@@ -152,11 +149,9 @@ def test_versions_before_17_have_no_builtin_collation() -> None:
     assert "--builtin-locale=C.UTF-8" in initdb_options(17)
 
 
-@pytest.mark.parametrize(("durable", "expected"), [(True, "on"), (False, "off")])
-def test_only_a_durable_database_waits_for_the_disk(folder: Path, durable: bool, expected: str) -> None:
-    with EmbeddedPostgres(folder, durable=durable, options={"work_mem": "5MB"}) as postgres:
-        assert ask(postgres, "SHOW fsync") == expected
-        assert ask(postgres, "SHOW work_mem") == "5MB"
+def test_a_durable_database_waits_for_the_disk(folder: Path) -> None:
+    with EmbeddedPostgres(folder, durable=True) as postgres:
+        assert ask(postgres, "SHOW fsync") == "on"
 
 
 def test_a_folder_serves_one_process_at_a_time(folder: Path) -> None:

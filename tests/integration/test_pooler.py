@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -13,19 +13,15 @@ from tests.servers import programs, settings_of_tests
 from tests.servers.database import Database
 from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.domain.command import Queue
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import session
-from webhook_dispatcher.storage.administration import ControlRequest, administration
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, translated
-from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.pooler import opened_with
 from webhook_dispatcher.storage.records import PostgresRecords
-from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 pytestmark = pytest.mark.needs(
     find_pgbouncer() is not None, "pgbouncer is missing: apt-get install pgbouncer"
@@ -245,60 +241,3 @@ async def test_daemons_claim_and_record_beside_each_other(
         written = await asyncio.gather(*[deliver(f"d{number}") for number in range(3)])
     assert sorted(seq for part in written for seq in part) == list(range(1, 61))
     assert await storage.db.fetchval("SELECT count(*) FROM webhook.delivery_log") == 60
-
-
-async def test_retries_are_claimed_and_written(pool: asyncpg.Pool, storage: StorageHarness) -> None:
-    due = await storage.insert_due("m", -1, -2)
-    claims, records = PostgresClaims(pool, "here"), PostgresRecords(pool)
-    claimed = await claims.claim_longest_due(10, 2, 10, LEASE)
-    at = await storage.now()
-    written = [answered(retry.event, retry.claim, at, 200, is_retry=True) for retry in claimed]
-    assert (await records.write(written, [], LEASE)).seqs == set(due)
-
-
-async def test_a_lane_that_another_transaction_makes_is_not_waited_for(
-    pool: asyncpg.Pool, storage: StorageHarness
-) -> None:
-    holder = await storage.session()
-    async with holder.transaction():
-        await holder.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
-        assert await PostgresClaims(pool, "here").create_lanes(["m", "n"]) == ("m",)
-    assert (await storage.lane("n"))["epoch"] == 0
-
-
-async def test_commands_are_asked_for_and_carried_out(
-    pool: asyncpg.Pool, through: Pooler, storage: StorageHarness
-) -> None:
-    await storage.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
-    async with administration(through.dsn("webhook_admin", storage.database.name), pooled=True) as admin:
-        await admin.check_schema()
-        asked = await admin.ask(ControlRequest("pause", "a test", "m"))
-        with suppress(ZeroDivisionError):
-            async with PostgresControls(pool).transaction() as transaction:
-                found = await transaction.next_commands(Queue.BRAKES, [], 9)
-                assert [command.id for command in found] == [asked]
-                assert await transaction.take(asked)
-                await transaction.finish(asked, {})
-                raise ZeroDivisionError
-        assert (await admin.find_command(asked)).status == "pending"
-        async with PostgresControls(pool).transaction() as transaction:
-            await transaction.pause("m", True)
-            await transaction.finish(asked, {"done": 1})
-        assert (await admin.find_command(asked)).result == {"done": 1}
-    assert (await storage.lane("m"))["paused"]
-
-
-async def test_partitions_are_made_and_dropped_as_their_owner(
-    pool: asyncpg.Pool, storage: StorageHarness
-) -> None:
-    upkeep = PostgresUpkeep(pool)
-    await upkeep.make_partitions(8)
-    assert await upkeep.make_partitions(10) == 4
-    dropped = await upkeep.drop_partitions(timedelta(days=-8))
-    assert dropped is not None
-    left = "SELECT min(day) FROM (SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day FROM pg_class "
-    oldest: date = await storage.db.fetchval(
-        left + "WHERE relname ~ '^(delivery|attempt)_log_[0-9]{8}$' AND relkind = 'r') AS partition"
-    )
-    assert oldest == dropped.day + timedelta(days=1)
-    assert await pool.fetchval("SELECT current_user") == "webhook_dispatcher"

@@ -277,17 +277,6 @@ async def test_deadline_covers_the_tunnel() -> None:
         assert asyncio.get_running_loop().time() - start < 2
 
 
-async def test_deadline_covers_the_handshake_in_the_tunnel() -> None:
-    async def open_and_wait(head: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        await asyncio.Event().wait()
-
-    async with ConnectProxy(converse=open_and_wait) as proxy, through(proxy.port, seconds=0.3) as sender:
-        assert await sender.post(URL, HEADERS, b"{}") == Failure(
-            Outcome.TIMEOUT, "no answer within 0.3 s (in the TLS handshake)"
-        )
-
-
 @pytest.mark.parametrize(
     "url",
     ["https://127.0.0.1/", "https://[::1]/", "https://localhost/", "https://198.41.7.1/", "http://a.dev/"],
@@ -309,15 +298,6 @@ async def test_http_is_not_sent_past_the_proxy() -> None:
         seen = await sender.post(receiver.url(), HEADERS, b"{}")
         assert seen == Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
         assert (receiver.connections, proxy.asked) == (0, [])
-
-
-async def test_public_literal_goes_through_the_proxy_too(ca_file: Path) -> None:
-    async with (
-        RawReceiver(answering(OK), context(host="198.41.0.4")) as receiver,
-        ConnectProxy({"198.41.0.4:8443": receiver.port}) as proxy,
-        through(proxy.port, ca_file) as sender,
-    ):
-        assert await sender.post("https://198.41.0.4:8443/", HEADERS, b"{}") == Answer(200)
 
 
 async def test_proxy_of_the_environment_is_not_used(ca_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
