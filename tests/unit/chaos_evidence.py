@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,6 @@ from lab.chaos.judge import judge
 from lab.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 
-NOBODY: Mapping[str, str] = {}
 SCHEDULE = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
 LIMITS = Limits(
     lease=2.5, attempt_timeout=0.8, sweep=1.0, attempts=8, suspend_after=12.0, suspension_interval=6.0
@@ -40,9 +39,7 @@ class EvidenceBuilder:
         self.rows: dict[str, list[Attempted]] = {}
         self.ends: dict[str, tuple[str, str | None]] = {}
         self.injections: list[Injection] = []
-        self.deleted: set[str] = set()
         self.cancelled: set[str] = set()
-        self.unconfigured: set[str] = set()
         self.by_hand: Counter[str] = Counter()
         self.schedule: Sequence[float] = ()
         self.commands: list[Command] = []
@@ -58,18 +55,12 @@ class EvidenceBuilder:
         self.given_up: dict[str, float] = {}
 
     def event(
-        self,
-        name: str,
-        at: float,
-        merchant: str = "m1",
-        took: float = 0.01,
-        unsure: bool = False,
-        type: str = "charge.created",
+        self, name: str, at: float, merchant: str = "m1", took: float = 0.01, unsure: bool = False
     ) -> None:
         """Commit an event; `unsure`: the answer to its COMMIT was lost."""
         seq = len(self.events) + 1
         self.events[name] = Event(
-            name, seq, merchant, type, f'{{"n": {seq}.0}}', at, None if unsure else at + took
+            name, seq, merchant, "charge.created", f'{{"n": {seq}.0}}', at, None if unsure else at + took
         )
         self.rows[name] = []
         self.ends[name] = ("delivered", None)
@@ -81,49 +72,36 @@ class EvidenceBuilder:
         event = self.events[name]
         number = 1 + sum(arrival.event_id == name for arrival in self.arrivals)
         frame = f'{{"id":"{name}","type":"{event.type}","createdAt":"2026-11-20T08:15:30.123Z",'
-        arrival = Arrival(
-            merchant_id=event.merchant_id,
-            event_id=name,
-            type=event.type,
-            attempt=number,
-            started_at=at,
-            connection=1,
-            signature=Signature.RIGHT,
-            headers={"user-agent": f"webhook-dispatcher/0.1.0+{daemon}"},
-            body=f'{frame}"data":{{"object":{event.object}}}}}'.encode(),
-            ended_at=at + took,
-            status=status,
-        )
+        body = f'{frame}"data":{{"object":{event.object}}}}}'.encode()
+        arrival = _arrival(event.merchant_id, name, event.type, at, body, daemon, took)
+        arrival.attempt, arrival.status = number, status
         self.arrivals.append(arrival)
         return arrival
 
     def record(
-        self,
-        name: str,
-        at: float,
-        status: int | None = 200,
-        trigger: str = "schedule",
-        took: float = 0.03,
-        outcome: str = "",
-        attempt: int = 0,
-    ) -> None:
+        self, name: str, at: float, status: int | None = 200, trigger: str = "schedule", took: float = 0.03,
+        outcome: str = "", attempt: int = 0,
+    ) -> None:  # fmt: skip
         """Record an attempt."""
         rows = self.rows[name]
         seen = outcome or ("timeout" if status is None else "delivered" if status < 300 else "status")
         rows.append(Attempted(attempt or len(rows) + 1, trigger, at, took, status, seen))
 
     def attempt(
-        self,
-        name: str,
-        at: float,
-        status: int | None = 200,
-        daemon: str = "d1.1",
-        took: float = 0.02,
+        self, name: str, at: float, status: int | None = 200, daemon: str = "d1.1", took: float = 0.02,
         trigger: str = "schedule",
-    ) -> Arrival:
+    ) -> Arrival:  # fmt: skip
         """Let a request arrive and be recorded."""
         self.record(name, at - 0.003, status, trigger, took + 0.006)
         return self.request(name, at, status, daemon, took)
+
+    def sent(
+        self, name: str, begun_at: float, at: float, merchant: str = "m1", committing: float = 0.01,
+        **about: Any,
+    ) -> Arrival:  # fmt: skip
+        """Commit an event, and let its request arrive and be recorded; about: what else of the attempt."""
+        self.event(name, begun_at, merchant, committing)
+        return self.attempt(name, at, **about)
 
     def attempt_each(self, names: str, at: float, every: float = 0.1) -> None:
         """Let a request of each of these events arrive, one after the other, and be recorded."""
@@ -143,41 +121,17 @@ class EvidenceBuilder:
         return command
 
     def fault(
-        self,
-        kind: str,
-        began: float,
-        ended: float,
-        daemons: Sequence[str] = (),
-        exposed: int = 0,
-        stops_all: bool = False,
-        merchants: Sequence[str] = (),
-        repeats: Repeats = Repeats.EXPOSED,
-        lingers: float = 0.0,
-        alone_since: float | None = None,
-        slowness: float = 0.0,
-        forgets_from: float | None = None,
-        moved: Mapping[str, str] = NOBODY,
-    ) -> None:
-        """Inject a fault."""
+        self, kind: str, began: float, ended: float, daemons: Sequence[str] = (), exposed: int = 0,
+        merchants: Sequence[str] = (), repeats: Repeats = Repeats.EXPOSED, **about: Any,
+    ) -> None:  # fmt: skip
+        """Inject a fault; about: further facts of an Injection."""
         self.injections.append(
             Injection(
-                number=len(self.injections) + 1,
-                kind=kind,
-                repeats=repeats,
-                began=began,
-                ended=ended,
-                daemons=frozenset(daemons),
-                merchants=frozenset(merchants),
-                stops_all=stops_all,
-                lingers=lingers,
-                phases={Phase.SENT: exposed} if exposed else {},
-                exposed=exposed,
-                alone_since=alone_since,
-                slowness=slowness,
-                forgets_from=forgets_from,
-                moved=moved,
+                number=len(self.injections) + 1, kind=kind, repeats=repeats, began=began, ended=ended,
+                daemons=frozenset(daemons), merchants=frozenset(merchants), exposed=exposed,
+                phases={Phase.SENT: exposed} if exposed else {}, **about,
             )
-        )
+        )  # fmt: skip
 
     def lose(self, name: str, is_traced: bool = True) -> None:
         """Let the database lack an event, and everything about it."""
@@ -199,19 +153,8 @@ class EvidenceBuilder:
         told = {"merchantId": merchant, **texts}
         event_id = f"n{len(self.notices) + 1}"
         self.notices.append(NoticeRow(event_id, type, "delivered", json.dumps(told)))
-        arrival = Arrival(
-            merchant_id="$platform",
-            event_id=event_id,
-            type=type,
-            attempt=1,
-            started_at=at,
-            connection=2,
-            signature=Signature.RIGHT,
-            headers={"user-agent": "webhook-dispatcher/0.1.0+d1.1"},
-            body=json.dumps({"id": event_id, "type": type, "data": {"object": told}}).encode(),
-            ended_at=at + 0.02,
-            status=200,
-        )
+        body = json.dumps({"id": event_id, "type": type, "data": {"object": told}}).encode()
+        arrival = _arrival("$platform", event_id, type, at, body)
         self.arrivals.append(arrival)
         return arrival
 
@@ -235,10 +178,8 @@ class EvidenceBuilder:
             },
             arrivals=self.arrivals,
             injections=self.injections,
-            deleted={name: tuple(self.rows[name]) for name in self.deleted},
             cancelled=frozenset(self.cancelled),
             by_hand=self.by_hand,
-            unconfigured=frozenset(self.unconfigured),
             commands=self.commands,
             withdrawn=frozenset(self.withdrawn),
             in_force=frozenset(self.in_force),
@@ -251,6 +192,22 @@ class EvidenceBuilder:
         )
 
 
+def _arrival(
+    merchant_id: str,
+    event_id: str,
+    type: str,
+    at: float,
+    body: bytes,
+    daemon: str = "d1.1",
+    took: float = 0.02,
+) -> Arrival:
+    return Arrival(
+        merchant_id=merchant_id, event_id=event_id, type=type, attempt=1, started_at=at, connection=1,
+        signature=Signature.RIGHT, headers={"user-agent": f"webhook-dispatcher/0.1.0+{daemon}"}, body=body,
+        ended_at=at + took, status=200,
+    )  # fmt: skip
+
+
 def _instant(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
@@ -259,10 +216,8 @@ def calm() -> EvidenceBuilder:
     """Three events of one merchant and one of another, each delivered at once."""
     builder = EvidenceBuilder()
     for number, name in enumerate("abc"):
-        builder.event(name, float(number))
-        builder.attempt(name, number + 0.05)
-    builder.event("x", 0.5, merchant="m2")
-    builder.attempt("x", 0.55)
+        builder.sent(name, float(number), number + 0.05)
+    builder.sent("x", 0.5, 0.55, merchant="m2")
     return builder
 
 

@@ -24,15 +24,6 @@ def found_every(poller: AdaptivePoller, clock: FakeClock, seconds: float) -> Non
         poller.found(clock.elapsed())
 
 
-def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
-    assert AdaptivePoller(FakeClock(), LONGEST).next(took=0.0) == LONGEST
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 @pytest.mark.parametrize("gap", [0.01, 0.05, 0.1])
 def test_in_a_stream_there_are_several_looks_for_each_find(clock: FakeClock, gap: float) -> None:
     poller = AdaptivePoller(clock, LONGEST)

@@ -16,12 +16,8 @@ DELIVERED = {"event": "delivery.attempted", "event_id": "d", "outcome": "deliver
 @pytest.mark.parametrize(
     ("entries", "is_unheard"),
     [
-        ([UNCOUNTED], True),
-        ([LATE], True),
-        ([LATE, DELIVERED], False),
-        ([DELIVERED, UNCOUNTED], False),
-        ([{**UNCOUNTED, "event_id": "e"}], False),
-        ([{**UNCOUNTED, "event": "retry.claimed"}], False),
+        *(([UNCOUNTED], True), ([LATE], True), ([LATE, DELIVERED], False), ([DELIVERED, UNCOUNTED], False)),
+        *(([{**UNCOUNTED, "event_id": "e"}], False), ([{**UNCOUNTED, "event": "retry.claimed"}], False)),
         ([], False),
     ],
 )

@@ -16,10 +16,8 @@ REPORT = Path("report")
     ("minutes", "clock", "only", "expected"),
     [
         (5, None, [], [Part(4, False, REPORT), Part(1, True, REPORT / "clock")]),
-        (4, None, [], [Part(4, False, REPORT)]),
-        (5, None, ["kill"], [Part(5, False, REPORT)]),
-        (5, False, [], [Part(5, False, REPORT)]),
-        (1, True, [], [Part(1, True, REPORT)]),
+        *((4, None, [], [Part(4, False, REPORT)]), (5, None, ["kill"], [Part(5, False, REPORT)])),
+        *((5, False, [], [Part(5, False, REPORT)]), (1, True, [], [Part(1, True, REPORT)])),
     ],
 )
 def test_the_clock_has_a_run_of_its_own_at_the_end(

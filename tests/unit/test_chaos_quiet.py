@@ -38,19 +38,3 @@ async def test_quiet_begins_when_the_others_are_over_and_lets_none_begin() -> No
         assert told == ["first begins"]
         is_over.set()
     assert told == ["first begins", "first ends", "alone", "no more", "second begins", "second ends"]
-
-
-async def test_others_go_on_when_whoever_waited_for_quiet_gave_up() -> None:
-    quiet = Quiet()
-    async with quiet.turn():
-        async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(lonely_in(quiet))
-            await settle()
-            waiting.cancel()
-        async with asyncio.timeout(10), quiet.turn():
-            pass
-
-
-async def lonely_in(quiet: Quiet) -> None:
-    async with quiet.turn(), quiet.alone():
-        raise AssertionError("somebody else's turn lasts")

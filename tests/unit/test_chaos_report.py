@@ -50,14 +50,11 @@ def test_the_report_tells_the_history_of_what_was_broken(tmp_path: Path) -> None
 def test_the_report_says_how_others_fared_while_merchants_failed_together(tmp_path: Path) -> None:
     builder = EvidenceBuilder()
     for number in range(160):
-        builder.event(f"e{number}", 10 + number / 10, f"m{number % 10}", took=0)
-        builder.attempt(f"e{number}", 10.1 + number / 10)
+        builder.sent(
+            f"e{number}", 10 + number / 10, 10.1 + number / 10, merchant=f"m{number % 10}", committing=0
+        )
     builder.fault("colluders", 18, 30, merchants=["g1"], repeats=Repeats.UNCOUNTED, alone_since=10)
     assert "| colluders | 0.097 | 0.097 | 1.291 |" in write(builder, tmp_path)
-
-
-def test_a_run_with_nothing_in_it_can_be_drawn(tmp_path: Path) -> None:
-    assert "0 lost" in write(EvidenceBuilder(), tmp_path)
 
 
 def test_the_summary_is_one_line() -> None:

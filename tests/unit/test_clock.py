@@ -14,18 +14,11 @@ MICROSECOND = timedelta(microseconds=2)
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def database_clock(clock: FakeClock) -> DatabaseClock:
     return DatabaseClock(clock)
 
 
-def test_until_the_database_was_asked_this_machines_clock_serves(
-    clock: FakeClock, database_clock: DatabaseClock
-) -> None:
+def test_until_the_database_is_asked_ours_serves(clock: FakeClock, database_clock: DatabaseClock) -> None:
     clock.advance(5)
     assert abs(database_clock.now() - NOW - timedelta(seconds=5)) < MICROSECOND
     assert abs(database_clock.ahead_by()) < MICROSECOND.total_seconds()
@@ -52,9 +45,7 @@ def test_the_error_is_at_most_half_of_what_the_answer_took(took: float, share: f
     assert abs(error) <= timedelta(seconds=took / 2) + 5 * MICROSECOND
 
 
-def test_a_step_of_this_machines_wall_clock_moves_nothing_but_the_difference(
-    clock: FakeClock, database_clock: DatabaseClock
-) -> None:
+def test_a_step_of_our_wall_clock_moves_no_time(clock: FakeClock, database_clock: DatabaseClock) -> None:
     clock.wall -= 3600
     assert abs(database_clock.now() - NOW) < MICROSECOND
     assert abs(database_clock.ahead_by() - 3600) < MICROSECOND.total_seconds()

@@ -25,11 +25,6 @@ class Database:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def database() -> Database:
     return Database()
 
@@ -44,9 +39,7 @@ async def test_who_answers_is_not_probed(absence: Outage, clock: FakeClock, data
     assert (database.asked, absence.trouble) == (0, "")
 
 
-async def test_nobody_claims_at_once_when_it_is_back(
-    absence: Outage, clock: FakeClock, database: Database
-) -> None:
+async def test_nobody_claims_directly_after(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), AWAY)
     assert absence.trouble == "the database does not answer: connection refused"
     clock.advance(SHORT_OUTAGE + 0.1)
@@ -67,9 +60,7 @@ async def test_it_is_away_until_it_can_write(absence: Outage, clock: FakeClock, 
     assert not await absence.may_claim(database.probe)
 
 
-async def test_the_time_of_a_hung_statement_counts(
-    absence: Outage, clock: FakeClock, database: Database
-) -> None:
+async def test_time_of_a_hung_statement_counts(absence: Outage, clock: FakeClock, database: Database) -> None:
     asked = clock.elapsed()
     clock.advance(10)  # until its time-out
     absence.failed(asked, AWAY)
