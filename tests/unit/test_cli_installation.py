@@ -21,18 +21,11 @@ REFUSED = (
     "connect to the database of 'staging'; if this is a copy that is to become it, "
     "`webhook-dispatcher adopt` shows what it owes and renames it\n"
 )
+SHOWN = [spec.cli.example for spec in COMMANDS.values() if spec.cli is not None]
 CHANGES = [
-    "endpoint set m1 https://merchant.com/",
-    "endpoint rotate-secret m1",
-    "endpoint rekey",
-    "endpoint remove m1 --yes",
-    *(
-        f"{spec.cli.example} --no-wait".replace("--dry-run", "--yes")
-        for spec in COMMANDS.values()
-        if spec.cli is not None
-    ),
-    "commands withdraw 12",
-    "commands stop 12",
+    *("endpoint set m1 https://merchant.com/", "endpoint rotate-secret m1", "endpoint rekey"),
+    *("endpoint remove m1 --yes", "commands withdraw 12", "commands stop 12"),
+    *(f"{example} --no-wait".replace("--dry-run", "--yes") for example in SHOWN),
 ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
+from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
@@ -301,11 +302,20 @@ class FakeAdministration(Administration):
 def session(database: FakeAdministration, *answers: Failure, **environ: str) -> Session:
     """Return the command line's session at a database, by ENVIRON and these settings.
 
+    Time passes only while someone waits.
     answers: what a request that `check` makes comes to.
     """
+    clock = FakeClock()
+    clock.moment = 0.0
+
+    async def pause(seconds: float) -> None:
+        clock.advance(seconds)
+
     return Session(
         {**ENVIRON, **environ},
         database.open,
-        unix_time=NOW.timestamp,
+        pause,
+        clock.elapsed,
+        NOW.timestamp,
         make_sender=lambda settings, guard: nullcontext(FakeSender(*answers)),
     )
