@@ -12,7 +12,7 @@ from tests.unit.harnesses.dispatcher import DispatcherHarness
 from tests.unit.harnesses.retrier import RetrierHarness
 from tests.unit.loop_turns import quiet
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch import finding, retries
+from webhook_dispatcher.dispatch import retries
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
 from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
@@ -110,15 +110,6 @@ async def test_a_merchant_that_failed_goes_back_behind_the_others() -> None:
     assert harness.sent == [1, 4, 5, 2, 3]
 
 
-async def test_the_sweep_goes_on_at_once_only_for_news() -> None:
-    harness = DispatcherHarness(max_lanes=MOST)
-    async with harness.open("a"):
-        probe = SweptLane("a", 1, is_free=True)
-        assert harness.dispatcher.notice_swept(probe)
-        assert not harness.dispatcher.notice_swept(probe)
-        assert not harness.dispatcher.notice_swept(SweptLane("b", 2, is_free=False))
-
-
 class Pages(FakeClaims):
     """Two full pages of merchants that are owed something, and one merchant more."""
 
@@ -214,9 +205,7 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
 
 
 @pytest.mark.parametrize("look", [10, 100])
-async def test_a_lane_due_before_those_who_are_probed_has_its_turn(
-    look: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lane_due_before_the_probed_has_its_turn(look: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "LOOK", look)
     harness = RetrierHarness()
     colluders = [f"colluder{number:02}" for number in range(50)]
@@ -276,21 +265,3 @@ async def test_merchants_without_a_retry_in_flight_are_not_kept() -> None:
     harness.owe(1, 2)
     await harness.round()
     assert not harness.retrier._in_flight
-
-
-async def test_whom_the_sweep_brings_has_its_turn_in_a_full_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "MAX_READY", 1)
-    harness = DispatcherHarness(max_lanes=1)
-    harness.sender.gate = asyncio.Event()
-    async with harness.open(*"abc") as group:
-        harness.database.insert(make_event(1, "a"))
-        await harness.rounds(group)
-        harness.database.insert(make_event(2, "b"))
-        await harness.rounds(group)
-        assert not harness.dispatcher.notice_swept(SweptLane("c", 3, is_free=True))
-        monkeypatch.setattr(finding, "MAX_READY", 2)
-        harness.database.insert(make_event(4, "d"))
-        await harness.rounds(group)
-        harness.dispatcher.begin_sweep()
-        assert harness.dispatcher.notice_swept(SweptLane("c", 3, is_free=True))
-        assert list(harness.dispatcher._ready.take(9, Slots(9, {}))) == ["b", "c"]

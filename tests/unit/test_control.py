@@ -18,10 +18,6 @@ DOWN = StorageUnavailable("down")
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 
 
-async def test_without_a_command_there_is_nothing_to_do() -> None:
-    assert not await ControllerHarness().step()
-
-
 @pytest.fixture
 def harness() -> ControllerHarness:
     return ControllerHarness()
@@ -106,16 +102,6 @@ async def test_what_is_not_owed_is_not_cancelled(harness: ControllerHarness, tak
     await harness.assert_rejected(harness.controls.insert("cancel", event_id=EVENT_ID), Code.WRONG_STATE)
 
 
-@pytest.mark.parametrize(("name", "is_paused"), [("pause", True), ("resume", False)])
-@pytest.mark.parametrize("merchant_id", ["m", None])
-async def test_merchants_or_all_are_paused_and_resumed(
-    harness: ControllerHarness, name: str, is_paused: bool, merchant_id: str | None
-) -> None:
-    await harness.assert_done(
-        harness.controls.insert(name, merchant_id), {}, ("pause", merchant_id, is_paused)
-    )
-
-
 async def test_a_url_is_changed_if_the_new_one_is_public(harness: ControllerHarness) -> None:
     insert = harness.controls.insert
     await harness.assert_rejected(insert("set_url", "m", args={"url": "https://10.0.0.1/"}), Code.INVALID_URL)
@@ -123,7 +109,7 @@ async def test_a_url_is_changed_if_the_new_one_is_public(harness: ControllerHarn
     await harness.assert_done(insert("set_url", "m", args={"url": URL}), {}, ("set_url", "m", URL))
 
 
-@pytest.mark.parametrize("name", ["pause", "resume", "test_event"])
+@pytest.mark.parametrize("name", ["pause", "resume", "test_event", "recover"])
 async def test_a_merchant_without_endpoint_is_not_configured(harness: ControllerHarness, name: str) -> None:
     await harness.assert_rejected(harness.controls.insert(name, "stranger"), Code.NOT_CONFIGURED)
 
@@ -213,14 +199,6 @@ async def test_a_command_that_failed_lets_later_ones_pass_for_a_moment(harness: 
     harness.clock.advance(POSTPONE_SECONDS + 0.1)
     assert await harness.step()
     assert harness.controls.handlings[stuck.id].code is Code.NOT_FOUND
-
-
-async def test_a_round_takes_one_command_of_each_merchant(harness: ControllerHarness) -> None:
-    many = [harness.controls.insert("pause", "m") for _ in range(3)]
-    other = harness.controls.insert("pause")
-    assert await harness.step()
-    statuses = [harness.controls.handlings[row.id].status for row in (*many, other)]
-    assert statuses == ["done", "pending", "pending", "done"]
 
 
 async def test_a_round_is_in_order_of_id_but_what_has_failed_is_last(harness: ControllerHarness) -> None:

@@ -66,9 +66,7 @@ async def conspire(harness: DispatcherHarness, network: Network, group: asyncio.
     assert harness.own_faults.held & set(COLLUDERS)
 
 
-async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
-    harness: DispatcherHarness, network: Network
-) -> None:
+async def test_who_is_held_back_is_probed_each_second(harness: DispatcherHarness, network: Network) -> None:
     async with harness.open(*COLLUDERS, "honest") as group:
         await conspire(harness, network, group)
         sent = network.to(*COLLUDERS)

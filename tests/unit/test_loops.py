@@ -102,7 +102,7 @@ async def test_any_other_error_ends_the_loop() -> None:
         pytest.param(["wake"], None, ["stop"], 1, id="what was asked for before the tick, the tick has done"),
     ],
 )
-async def test_what_ends_a_rest_of_an_hour(
+async def test_what_ends_a_rest(
     before: list[str], first_tick: str | None, while_resting: list[str], count: int
 ) -> None:
     loop = Loop(nothing, nothing)

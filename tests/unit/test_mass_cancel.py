@@ -50,17 +50,6 @@ async def test_the_second_of_two_cancels_of_one_event_is_rejected(harness: Contr
     assert (harness.counted("cancel", "done"), harness.counted("cancel", "rejected")) == (1, 1)
 
 
-async def test_cancels_do_not_pass_a_command_of_another_kind(harness: ControllerHarness) -> None:
-    first = insert_cancels(harness, "m", 2)
-    pause = harness.controls.insert("pause", "m")
-    last = insert_cancels(harness, "m", 1)
-    await harness.step()
-    assert statuses(harness, [*first, pause, *last]) == ["done", "done", "pending", "pending"]
-    await harness.step()
-    await harness.step()
-    assert statuses(harness, [pause, *last]) == ["done", "done"]
-
-
 @pytest.mark.parametrize("merchants", [1, 3, MAX_CANCELS])
 async def test_merchants_share_one_transactions_cancels(harness: ControllerHarness, merchants: int) -> None:
     for number in range(merchants):
@@ -70,8 +59,7 @@ async def test_merchants_share_one_transactions_cancels(harness: ControllerHarne
 
 
 async def test_a_pause_of_another_merchant_goes_beside_any_number_of_cancels(
-    harness: ControllerHarness,
-    monkeypatch: pytest.MonkeyPatch,
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mass_cancel, "MAX_CANCELS", 2)
     harness.database.configure("other")
@@ -108,9 +96,7 @@ async def test_the_one_that_is_refused_is_rejected_alone(harness: ControllerHarn
 @pytest.mark.parametrize(
     ("method", "error"), [("cancel", NO_RIGHT), ("cancel", DOWN), ("await_control", DAMAGE)]
 )
-async def test_no_commands_fault_rejects_none(
-    harness: ControllerHarness, method: str, error: StorageError
-) -> None:
+async def test_other_faults_reject_none(harness: ControllerHarness, method: str, error: StorageError) -> None:
     commands = insert_cancels(harness, "m", 2)
     harness.database.faults[method].append(error)
     with pytest.raises(ExceptionGroup):

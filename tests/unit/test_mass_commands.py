@@ -117,10 +117,6 @@ async def test_progress_that_no_worker_wrote_is_rejected(changed: dict[str, obje
     await harness.assert_rejected(harness.controls.insert("recover", "m", result=progress), Code.MALFORMED)
 
 
-async def test_a_merchant_without_endpoint_has_nothing_that_could_be_sent(harness: ControllerHarness) -> None:
-    await harness.assert_rejected(harness.controls.insert("recover", "stranger"), Code.NOT_CONFIGURED)
-
-
 @pytest.mark.parametrize("name", ["recover", "skip", "retry_failed"])
 async def test_a_command_that_is_stopped_is_done_and_says_so(harness: ControllerHarness, name: str) -> None:
     arguments = {"before": NOW.isoformat()} if name == "skip" else {}

@@ -37,24 +37,6 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement(harness: RecorderHa
     assert harness.memory.used == 0
 
 
-def test_nothing_to_write_asks_nothing_of_the_database(harness: RecorderHarness) -> None:
-    harness.step()
-    assert harness.records.statements == []
-
-
-def test_a_statement_that_failed_is_written_again(harness: RecorderHarness) -> None:
-    harness.database.faults["write"].append(DOWN)
-    session = harness.session("m", 1, 2)
-    harness.attempt(session)
-    with pytest.raises(StorageUnavailable):
-        harness.step()
-    harness.attempt(session)
-    assert harness.recorder.unwritten == 2
-    harness.step()
-    assert [seqs for seqs, _ in harness.records.statements] == [[1], [1, 2]]
-    assert (session.unwritten, harness.memory.used) == (0, 0)
-
-
 def test_what_could_not_be_written_goes_before_what_is_newer(harness: RecorderHarness) -> None:
     harness.database.faults["write"].append(DOWN)
     session = harness.session("m", *range(1, MAX_BATCH + 2))
@@ -200,11 +182,3 @@ def test_a_row_is_never_twice_in_a_statement(harness: RecorderHarness) -> None:
     harness.settle()  # the fake refuses a statement that names a row twice
     assert [seqs for seqs, _ in harness.records.statements] == [[7], [7, 8]]
     assert seqs_of(harness.records.late) == [7]
-
-
-def test_a_retry_is_written_under_its_claim(harness: RecorderHarness) -> None:
-    stale = harness.retry(7, claim=1)
-    harness.database.owed[7].claim = 2
-    harness.step()
-    assert (harness.records.written, harness.records.late) == ([], [stale])
-    assert 7 in harness.database.owed

@@ -114,21 +114,6 @@ def test_an_outcome_set_aside_that_is_put_back_hides_no_older_answer() -> None:
     assert harness.recorder.is_behind()
 
 
-@pytest.mark.parametrize("is_moved", [True, False], ids=["moved away", "claimed by another"])
-def test_an_outcome_set_aside_whose_fence_has_fallen_is_written_late(is_moved: bool) -> None:
-    harness, ill = with_one_set_aside()
-    harness.database.lease("ill")
-    harness.step(after=DAMAGE_WAIT)
-    assert harness.recorder.unwritten == 1
-    if is_moved:
-        del harness.database.owed[2]
-    harness.database.damaged = set()
-    harness.step(after=DAMAGE_WAIT)
-    assert seqs_of(harness.records.late) == [2]
-    assert harness.closed[-1] is ill
-    assert harness.recorder.unwritten == 0
-
-
 @pytest.mark.parametrize("is_mended", [True, False])
 async def test_a_drain_tries_what_was_set_aside_once_more_and_does_not_wait_for_it(is_mended: bool) -> None:
     harness, ill = with_one_set_aside()

@@ -47,19 +47,6 @@ async def test_whoever_waits_goes_on_when_it_is_written(harness: RecorderHarness
         await asyncio.gather(*waiting)
 
 
-async def test_an_answer_that_is_being_written_counts_too(harness: RecorderHarness) -> None:
-    harness.records.gate = asyncio.Event()
-    harness.attempt(harness.session("m", 1))
-    writing = asyncio.create_task(harness.recorder.step())
-    await until(lambda: harness.records.statements)
-    harness.clock.advance(1)
-    assert harness.recorder.is_behind()
-    assert harness.recorder.unwritten == 1
-    harness.records.gate.set()
-    await writing
-    assert not harness.recorder.is_behind()
-
-
 async def test_a_row_that_was_locked_hides_no_older_answer(harness: RecorderHarness) -> None:
     stuck, other = harness.session("stuck", 1), harness.session("other", 2)
     harness.database.owed[1].is_locked = True
@@ -101,7 +88,7 @@ async def test_what_comes_is_written_until_it_is_stopped_and_empty(harness: Reco
 
 
 @pytest.mark.parametrize(("waited", "written"), [(0.0, 0), (1000.0, 1)])
-async def test_the_first_outcome_waits_for_company_and_no_longer(
+async def test_the_first_outcome_waits_for_company(
     monkeypatch: pytest.MonkeyPatch, waited: float, written: int
 ) -> None:
     monkeypatch.setattr(recorder, "BATCH_WAIT", 1000.0)

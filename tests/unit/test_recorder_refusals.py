@@ -5,7 +5,7 @@ import pytest
 from tests.unit.fakes.database import is_delivered, seqs_of
 from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND
-from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -73,21 +73,6 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept(harness: Recorder
     harness.end(session)
     harness.settle()
     assert (set(harness.database.finished), harness.closed) == ({1, 2, 3}, [session])
-
-
-def test_a_failure_in_the_midst_of_halving_loses_nothing(harness: RecorderHarness) -> None:
-    harness.records.refused = {1}
-    harness.database.faults["write"].extend([None, None, None, StorageUnavailable("down")])
-    session = harness.session("m", 1, 2, 3)
-    for _ in range(3):
-        harness.attempt(session)
-    harness.end(session)
-    with pytest.raises(StorageUnavailable):
-        harness.step()
-    assert harness.recorder.unwritten == 3
-    harness.settle()
-    assert (sorted(seqs_of(harness.records.written)), harness.closed) == ([1, 2, 3], [session])
-    assert harness.memory.used == 0
 
 
 def test_a_late_record_that_is_refused_does_not_stop_everything(harness: RecorderHarness) -> None:

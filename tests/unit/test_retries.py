@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -105,7 +105,7 @@ def expire(harness: RetrierHarness) -> None:
 
 
 @pytest.mark.parametrize("hinder", [stop, expire, pause])
-async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(
+async def test_what_may_not_be_sent_is_handed_back(
     harness: RetrierHarness, hinder: Callable[[RetrierHarness], None]
 ) -> None:
     harness.owe(1)
@@ -167,28 +167,24 @@ async def test_a_row_whose_attempt_did_not_count_waits(harness: RetrierHarness) 
     harness.assert_rescheduled(UNCOUNTED_WAIT, sent=[1])
 
 
-async def test_a_repetition_without_endpoint_stays_delivered(harness: RetrierHarness) -> None:
+@pytest.mark.parametrize(
+    ("age", "on_failure", "removed_at", "state", "reason"),
+    [
+        (HOLD, None, None, State.FAILED, FailedReason.NOT_CONFIGURED),
+        (timedelta(), None, NOW, State.FAILED, FailedReason.NOT_CONFIGURED),
+        (HOLD, State.DELIVERED, None, State.DELIVERED, None),
+    ],
+)
+async def test_a_row_without_endpoint_ends_after_the_hold_or_once_that_was_removed(
+    age: timedelta, on_failure: State | None, removed_at: datetime | None, state: State, reason: object
+) -> None:
+    harness = RetrierHarness()
     harness.database.endpoints.clear()
-    harness.owe(1, created_at=NOW - HOLD, on_failure=State.DELIVERED)
+    event = make_event(1, attempts=1, created_at=NOW - age, on_failure=on_failure)
+    harness.claims.retries = [ClaimedRetry(event, 101, removed_at)]
     await harness.round()
     record = harness.the_only_record()
-    assert (record.state, record.reason, record.attempt) == (State.DELIVERED, None, None)
-
-
-async def test_a_row_without_endpoint_fails_after_the_hold(harness: RetrierHarness) -> None:
-    harness.database.endpoints.clear()
-    harness.owe(1, created_at=NOW - HOLD)
-    await harness.round()
-    record = harness.the_only_record()
-    assert (record.state, record.reason) == (State.FAILED, FailedReason.NOT_CONFIGURED)
-    assert (record.attempt, record.attempts) == (None, 1)
-
-
-async def test_a_row_whose_endpoint_was_removed_fails_at_once(harness: RetrierHarness) -> None:
-    harness.database.endpoints.clear()
-    harness.claims.retries = [ClaimedRetry(make_event(1, attempts=1), 101, NOW)]
-    await harness.round()
-    assert harness.the_only_record().reason is FailedReason.NOT_CONFIGURED
+    assert (record.state, record.reason, record.attempt, record.attempts) == (state, reason, None, 1)
 
 
 async def test_rows_are_handed_back_when_their_endpoints_cannot_be_read(harness: RetrierHarness) -> None:

@@ -46,19 +46,12 @@ def test_process_learns_of_its_own_database_alone() -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (0, "ended with exit code 0"),
-        (3, "ended with exit code 3"),
-        (-9, "ended by SIGKILL"),
+        *((0, "ended with exit code 0"), (3, "ended with exit code 3"), (-9, "ended by SIGKILL")),
         (-63, "ended by signal 63"),
     ],
 )
 def test_end_of_a_process_is_told_in_words(code: int, said: str) -> None:
     assert said_of(code) == said
-
-
-def test_place_names_the_database_where_it_has_a_name() -> None:
-    assert (str(Place(3, None)), str(Place(3, "eu1"))) == ("process 3", "process 3 (eu1)")
-    assert Place(3, "eu1").log_fields == {"process": 3, "shard": "eu1"}
 
 
 def test_place_without_a_process_is_away_and_says_why() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from webhook_dispatcher.dispatch import finding
-from webhook_dispatcher.dispatch.finding import FIRST_RECHECK, MAX_GAP_AGE, MAX_RECHECK_WAIT, SETTLING, Tail
+from webhook_dispatcher.dispatch.finding import FIRST_RECHECK, MAX_GAP_AGE, MAX_RECHECK_WAIT, Tail
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
 FOREVER = 1e9
@@ -74,13 +74,6 @@ def test_the_first_look_only_finds_out_where_the_sequence_stands() -> None:
     assert step(tail, outbox, 2.0) == [11, 12]
 
 
-def test_an_empty_outbox_is_settled_at_once() -> None:
-    tail = Tail()
-    assert tail.stable == 0
-    step(tail, Outbox(), 1.0)
-    assert (tail.cursor, tail.stable) == (0, 0)
-
-
 def test_what_was_there_at_the_first_look_is_settled_once_its_transactions_have_ended() -> None:
     tail, outbox = Tail(), Outbox()
     outbox.take(1, 0.0, 5.0, True)
@@ -107,19 +100,6 @@ def test_a_gap_is_looked_at_again_and_again_ever_less_often() -> None:
     expected = [FIRST_RECHECK * (2**n - 1) for n in range(1, 6)]
     assert looks[:5] == pytest.approx(expected, abs=5 * 0.0125)
     assert looks[-1] - looks[-2] == pytest.approx(MAX_RECHECK_WAIT, abs=0.02)
-
-
-def test_a_rolled_back_number_is_settled_after_a_moment_and_no_longer_looked_at() -> None:
-    tail, outbox = Tail(), Outbox()
-    step(tail, outbox, 0.0)
-    outbox.take(1, 1.0, 0.0, False)
-    step(tail, outbox, 1.0)
-    step(tail, outbox, 1.0 + SETTLING / 2)
-    assert tail.stable == 0
-    step(tail, outbox, 1.0 + SETTLING + 0.001)  # from here on its taker's id is known to be given
-    assert tail.stable == 0
-    step(tail, outbox, 1.0 + SETTLING + 0.002)
-    assert (tail.stable, tail.due_gaps(FOREVER)) == (1, [])
 
 
 def test_a_gap_kept_open_for_too_long_is_given_up_after_a_last_look() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from webhook_dispatcher.telemetry.throttle import INTERVAL, MAX_EVENTS, NAMES, Throttle
+from webhook_dispatcher.telemetry.throttle import MAX_EVENTS, NAMES, Throttle
 
 
 class Clock:
@@ -50,13 +50,6 @@ def test_each_kind_has_a_second_of_its_own(log: Log) -> None:
     for event in ("claim.failed", "sweep.failed", "claim.failed", "record.failed"):
         log.tell("warning", event, error="away")
     assert [line["event"] for line in log.written] == ["claim.failed", "sweep.failed", "record.failed"]
-
-
-def test_what_was_left_out_is_counted_once(log: Log) -> None:
-    for wait in (0.0, 0.1, INTERVAL, INTERVAL):
-        log.clock.now += wait
-        log.tell("error", "claim.failed", error="away")
-    assert [line.get("suppressed") for line in log.written] == [None, 1, None]
 
 
 def test_what_lasts_is_written_less_often_where_it_asks_for_that(log: Log) -> None:

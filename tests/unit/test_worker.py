@@ -179,14 +179,6 @@ async def test_nothing_starts_after_the_end(end: End) -> None:
     assert (harness.started, len(harness.records), harness.session.has_more) == ([1, 2], 2, True)
 
 
-@ending
-async def test_a_session_that_must_end_before_it_began_starts_nothing(end: End) -> None:
-    harness = WorkerHarness(1)
-    end(harness)
-    await harness.follow()
-    assert (harness.started, harness.session.state) == ([], SessionState.OVER)
-
-
 async def test_a_probe_makes_one_attempt() -> None:
     harness = WorkerHarness(1, 2)
     harness.session.is_probe = True
