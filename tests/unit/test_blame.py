@@ -48,9 +48,7 @@ def test_no_route_is_ours_only_if_there_is_none_to_anywhere(code: int, tried: ob
         ({V6}, set(), True),
     ],
 )
-def test_no_local_address_is_ours_where_there_is_a_route(
-    tried: set[object], routed: set[int], ours: bool
-) -> None:
+def test_no_local_address_is_ours_if_any_is_routed(tried: set[object], routed: set[int], ours: bool) -> None:
     assert is_ours(connecting(errno.EADDRNOTAVAIL), tried, routed) is ours
 
 

@@ -12,13 +12,9 @@ from webhook_dispatcher.domain.duration import parse_duration, render_duration
 @pytest.mark.parametrize(
     ("text", "duration"),
     [
-        ("PT10S", timedelta(seconds=10)),
-        ("PT0.025S", timedelta(milliseconds=25)),
-        ("PT1H30M", timedelta(hours=1, minutes=30)),
-        ("PT24H", timedelta(days=1)),
-        ("P1DT12H", timedelta(days=1, hours=12)),
-        ("P2W", timedelta(weeks=2)),
-        ("PT0S", timedelta(0)),
+        *(("PT10S", timedelta(seconds=10)), ("PT0.025S", timedelta(milliseconds=25))),
+        *(("PT1H30M", timedelta(hours=1, minutes=30)), ("PT24H", timedelta(days=1))),
+        *(("P1DT12H", timedelta(days=1, hours=12)), ("P2W", timedelta(weeks=2)), ("PT0S", timedelta(0))),
     ],
 )
 def test_durations_are_read(text: str, duration: timedelta) -> None:

@@ -178,14 +178,13 @@ def test_there_are_neighbours_of_nearly_every_prefix() -> None:
     offset=st.integers(0, 2**32 - 1),
     trusted=st.booleans(),
 )
-def test_any_address_of_a_denied_network_is_refused(
-    prefix: int, base: int, offset: int, trusted: bool
-) -> None:
+def test_addresses_of_denied_networks_are_refused(prefix: int, base: int, offset: int, trusted: bool) -> None:
     network = ip_network((base >> (32 - prefix) << (32 - prefix), prefix))
     anything = (ip_network("0.0.0.0/0"), ip_network("::/0"))
     guard = Guard(EgressPolicy(anything, deny_networks=(network,)))
     address = IPv4Address(int(network[0]) + offset % network.num_addresses)
-    for text in (f"{address}", f"::ffff:{address}", f"::{address}", f"64:ff9b::{address}"):
+    carried = f"2002:{int(address) >> 16:x}:{int(address) & 0xFFFF:x}::1"
+    for text in (f"{address}", f"::ffff:{address}", f"::{address}", f"64:ff9b::{address}", carried):
         with pytest.raises(Forbidden):
             guard.check_address(text, trusted)
     outside = IPv4Address(offset)

@@ -45,9 +45,7 @@ async def looks(states: list[NotHeld | str], patience: timedelta) -> list[str]:
         ([NOT_PAUSED] * 5, ["pause", *["sleep"] * 4, "the merchant is not paused"]),
     ],
 )
-async def test_it_is_replaced_once_held_after_one_pause_at_most(
-    states: list[NotHeld | str], done: list[str]
-) -> None:
+async def test_it_is_replaced_once_held_after_one_pause(states: list[NotHeld | str], done: list[str]) -> None:
     assert await looks(list(states), 4 * LOOK) == done
 
 

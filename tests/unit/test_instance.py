@@ -99,11 +99,7 @@ def _piped(path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        _other_kernel,
-        _no_kernel,
-        _copied,
-        _linked,
-        _piped,
+        *(_other_kernel, _no_kernel, _copied, _linked, _piped),
         lambda path: os.truncate(path, 0),
         lambda path: os.truncate(path, 20),
         lambda path: path.write_text("[]"),

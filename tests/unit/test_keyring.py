@@ -42,12 +42,9 @@ def test_a_key_that_is_not_held_is_named() -> None:
 
 def tampered(sealed: SealedSecret) -> list[tuple[str, SealedSecret]]:
     return [
-        ("another merchant", sealed),
-        ("m", SealedSecret("old", sealed.sealed)),
-        ("m", SealedSecret("new", sealed.sealed[:-1])),
-        ("m", SealedSecret("new", sealed.sealed[:5])),
-        ("m", SealedSecret("new", sealed.sealed[:12])),
-        ("m", SealedSecret("new", b"")),
+        *(("another merchant", sealed), ("m", SealedSecret("old", sealed.sealed))),
+        *(("m", SealedSecret("new", sealed.sealed[:-1])), ("m", SealedSecret("new", sealed.sealed[:5]))),
+        *(("m", SealedSecret("new", sealed.sealed[:12])), ("m", SealedSecret("new", b""))),
         ("m", SealedSecret("new", bytes([sealed.sealed[0] ^ 1]) + sealed.sealed[1:])),
     ]
 
@@ -100,10 +97,8 @@ SHORT = base64.b64encode(b"x" * 31).decode()
     [
         ("", "key 1 is not of the form id:base64key"),
         (base64.b64encode(b"x" * 32).decode(), "key 1 is not of the form"),
-        (f"{NEW},", "key 2 is not of the form"),
-        (f":{SHORT}", "key 1 is not of the form"),
-        (f"a b:{SHORT}", "key 1 is not of the form"),
-        ("k:not base64!", "key 'k' is not valid base64"),
+        *((f"{NEW},", "key 2 is not of the form"), (f":{SHORT}", "key 1 is not of the form")),
+        *((f"a b:{SHORT}", "key 1 is not of the form"), ("k:not base64!", "key 'k' is not valid base64")),
         ("k:YQ", "key 'k' is not valid base64"),
         ("k:" + "é" * 43 + "=", "key 'k' is not valid base64"),
         (f"k:{SHORT}", "key 'k' has 31 bytes, not 32"),

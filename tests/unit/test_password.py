@@ -46,11 +46,8 @@ def test_whatever_was_typed_has_a_proof(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x" * 11, "at least 12"),
-        ("", "at least 12"),
-        ("x" * (MAX_CHARACTERS + 1), "at most 256"),
-        ("correct\nhorse battery", "printable"),
-        ("correct \udcff battery", "printable"),
+        *(("x" * 11, "at least 12"), ("", "at least 12"), ("x" * (MAX_CHARACTERS + 1), "at most 256")),
+        *(("correct\nhorse battery", "printable"), ("correct \udcff battery", "printable")),
     ],
 )
 def test_a_password_that_is_not_taken_is_told_why(text: str, said: str) -> None:

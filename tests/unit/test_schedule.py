@@ -9,13 +9,8 @@ from webhook_dispatcher.domain.schedule import Schedule
 
 def test_default_schedule_is_that_of_the_contract() -> None:
     assert Schedule().delays == (
-        timedelta(minutes=1),
-        timedelta(minutes=5),
-        timedelta(minutes=15),
-        timedelta(hours=1),
-        timedelta(hours=3),
-        timedelta(hours=6),
-        timedelta(hours=12),
+        *(timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15), timedelta(hours=1)),
+        *(timedelta(hours=3), timedelta(hours=6), timedelta(hours=12)),
     )
 
 

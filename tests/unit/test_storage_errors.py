@@ -18,27 +18,19 @@ from webhook_dispatcher.storage.connection import connect, create_pool, describe
 from webhook_dispatcher.storage.pooler import PooledConnection, PoolerInBetween
 
 UNAVAILABLE = [
-    OSError(111, "Connection refused"),
-    TimeoutError(),
-    asyncpg.InterfaceError("connection is closed"),
-    pg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
-    pg.AdminShutdownError("terminating connection"),
-    pg.CannotConnectNowError("the database system is starting up"),
-    pg.TooManyConnectionsError("sorry, too many clients already"),
-    pg.SerializationError("could not serialize access"),
-    pg.DeadlockDetectedError("deadlock detected"),
-    pg.LockNotAvailableError("canceling statement due to lock timeout"),
-    pg.QueryCanceledError("canceling statement due to statement timeout"),
-    pg.ReadOnlySQLTransactionError("cannot execute UPDATE in a read-only transaction"),
-    pg.IdleInTransactionSessionTimeoutError("terminating connection"),
-    pg.DiskFullError("could not extend file"),
-    pg.OutOfMemoryError("out of memory"),
-    pg.InvalidPasswordError('password authentication failed for user "x"'),
-    pg.InvalidAuthorizationSpecificationError('role "x" does not exist'),
-    pg.InvalidCatalogNameError('database "x" does not exist'),
-    pg.TargetServerAttributeNotMatched("none of the hosts"),
-    pg.InvalidCachedStatementError("cached statement plan is invalid"),
-    pg.SnapshotTooOldError("snapshot too old"),
+    *(OSError(111, "Connection refused"), TimeoutError(), asyncpg.InterfaceError("connection is closed")),
+    *(
+        kind("said by the server")
+        for kind in (
+            *(pg.ConnectionDoesNotExistError, pg.AdminShutdownError, pg.CannotConnectNowError),
+            *(pg.TooManyConnectionsError, pg.SerializationError, pg.DeadlockDetectedError),
+            *(pg.LockNotAvailableError, pg.QueryCanceledError, pg.ReadOnlySQLTransactionError),
+            *(pg.IdleInTransactionSessionTimeoutError, pg.DiskFullError, pg.OutOfMemoryError),
+            *(pg.InvalidPasswordError, pg.InvalidAuthorizationSpecificationError),
+            *(pg.InvalidCatalogNameError, pg.TargetServerAttributeNotMatched),
+            *(pg.InvalidCachedStatementError, pg.SnapshotTooOldError),
+        )
+    ),
 ]
 REFUSED = [
     pg.CheckViolationError("violates check constraint"),
