@@ -156,14 +156,6 @@ async def test_looks_that_find_nothing_take_no_lock(harness: ControllerHarness) 
     assert harness.controls.done == [("mark_running", running_lease(ATTEMPT_TIMEOUT))]
 
 
-async def test_a_chunk_waits_while_another_command_is_carried_out(harness: ControllerHarness) -> None:
-    harness.controls.looks = [found(1, is_over=True)] * 3
-    harness.controls.lock_answers.extend([True, False, False])
-    command = await carry_out(harness, "recover", args={"states": ["failed"]})
-    assert harness.controls.handlings[command.id].result == {"matched": {"failed": 1}, "recovered": 1}
-    assert harness.controls.done.count(("reopen_all", (1,))) == 1
-
-
 async def test_a_recovery_passes_over_what_cannot_be_made_owed_again(harness: ControllerHarness) -> None:
     halvings = [CHUNK_SIZE, 5, 2, 1]
     harness.database.faults["reopen_all"].extend([DAMAGE] * len(halvings))

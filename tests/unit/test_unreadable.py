@@ -127,6 +127,14 @@ async def test_a_lane_whose_next_row_cannot_be_named_waits_alone(harness: Dispat
         assert counted(harness) == 1
 
 
+async def test_a_row_that_can_be_read_after_all_is_sent(harness: DispatcherHarness) -> None:
+    async with harness.open("m") as group:
+        owe(harness, "m")
+        harness.database.faults["read_runs"].extend([DAMAGE])
+        await harness.rounds(group, count=8)
+    assert harness.sent == [1, 2, 3]
+
+
 async def test_a_row_that_is_finished_while_it_is_read_is_not_named_in_place_of_the_next(
     harness: DispatcherHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
