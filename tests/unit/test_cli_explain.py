@@ -361,6 +361,7 @@ def screen(owed: Sequence[Owing] = (), **change: object) -> dict[str, str]:
         (HOUR, 9_000, Pace(100.0, 105.0), "as it goes now, the first attempts are made in 30 min"),
         (HOUR, MAX_COUNTED + 1, Pace(0.0, 100.0), "in 16 min 40 s at the earliest"),
         (HOUR, 9_000, Pace(100.0, 90.0), "it does not shrink: 100.0/s come, 90.0/s are first attempted"),
+        (HOUR, 9_000, Pace(0.1, 0.1 + 1e-12), "it does not shrink: 0.1/s come, 0.1/s are first attempted"),
         (SECOND, 90, Pace(100.0, 90.0), None),
     ],
 )

@@ -16,6 +16,8 @@ MAX_NAMED = 3
 MAX_SHOWN = 5
 """Dispatchers on one screen."""
 MAX_MISSING_NAMED = 10
+MAX_TOLD_WAIT = timedelta(days=30)
+"""A backlog that would take longer at the pace of now does not shrink, as far as anybody can tell."""
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 KEY_CONFIRMED_EVERY = timedelta(hours=1)
 """A dispatcher that runs confirms the key it publishes more often than that."""
@@ -262,8 +264,8 @@ def _end_of_backlog(facts: StatusFacts) -> Iterator[Finding]:
     pace = facts.pace.starting - facts.pace.arriving
     if any(found.merchant_id == merchant.merchant_id for merchant in facts.most_failing):
         yield Finding("backlog", said("backlog_waits", merchant=found.merchant_id), Level.NOTE)
-    elif pace > 0:
-        wait = timedelta(seconds=min(facts.pending, MAX_COUNTED) / pace)
+    elif pace * MAX_TOLD_WAIT.total_seconds() > (pending := min(facts.pending, MAX_COUNTED)):
+        wait = timedelta(seconds=pending / pace)
         yield Finding(
             "backlog",
             said("backlog_ends_later" if facts.pending > MAX_COUNTED else "backlog_ends", wait=wait),
