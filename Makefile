@@ -26,7 +26,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run one-event screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs fmt lock clean
+.PHONY: help setup demo run one-event screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -202,7 +202,7 @@ bench-guessing: $(READY) ## See that time does not tell an unknown client from a
 test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
 	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py
 
-check: $(READY) ## Lint, format, types, layers, the reference, migrations, shell scripts
+check: $(READY) ## Lint, format, types, layers, the reference, words, migrations, shell scripts
 	@failed=0; try() { "$$@" || failed=1; }; \
 	try $(PYTHON) -m ruff check --quiet .; \
 	try $(PYTHON) -m ruff format --quiet --check .; \
@@ -210,6 +210,7 @@ check: $(READY) ## Lint, format, types, layers, the reference, migrations, shell
 	try $(VENV)/bin/lint-imports --no-logo; \
 	try $(PYTHON) -m docs.reference --check; \
 	try $(PYTHON) -m docs.tree --check; \
+	try $(PYTHON) -m docs.words --check; \
 	try $(VENV)/bin/squawk migrations/sql/*.sql; \
 	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
@@ -217,6 +218,9 @@ check: $(READY) ## Lint, format, types, layers, the reference, migrations, shell
 docs: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
 	@$(PYTHON) -m docs.reference
 	@$(PYTHON) -m docs.tree
+
+words: $(READY) ## Bring the catalogues of words up to words.pot, and compile them
+	@$(PYTHON) -m docs.words
 
 fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(PYTHON) -m ruff format --quiet .

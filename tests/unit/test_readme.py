@@ -27,6 +27,7 @@ RECIPES = (
     "An operation of the Partner API",
     "A control command",
     "A page of the console",
+    "A text",
     "A sentence of the vocabulary",
     "A statement",
     "A migration",
