@@ -8,7 +8,7 @@ is wrong (`make check`): also of placeholders, and of keys that nothing says or 
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
@@ -19,9 +19,11 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from webhook_dispatcher.diagnosis.reasons import KEYS, OTHER
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES, Language
 
-PACKAGE = Path(__file__).parents[1] / "src" / "webhook_dispatcher"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "webhook_dispatcher"
 WORDS = PACKAGE / "words"
 ENGLISH = "words.pot"
 HEADER = """\
@@ -137,7 +139,7 @@ def _faults_of(english: Catalog, found: Catalog, language: Language) -> Iterator
 def _has(texts: Sequence[str], wanted: set[str]) -> bool:
     """Tell whether all forms of a text have these placeholders."""
     optional = {COUNT} if len(texts) > 1 else set()
-    return all(wanted - optional <= _placeholders([text]) <= wanted for text in texts)
+    return optional <= wanted and all(wanted - optional <= _placeholders([text]) <= wanted for text in texts)
 
 
 def _placeholders(texts: Iterable[str]) -> set[str]:
@@ -157,20 +159,32 @@ def write(folder: Path = WORDS) -> None:
 
 def unsaid(keys: Collection[str]) -> Iterator[str]:
     """Say which texts nothing says, and which are said and are not there."""
-    console = Code("console")
-    for key in keys:
-        system, _, name = key.partition(".")
-        if not {"console": console.says}[system](name):
-            yield f"{ENGLISH}: nothing says {key}"
+    console, diagnosis = Code("console"), Code("diagnosis")
+    is_said: Mapping[str, Callable[[str], bool]] = {
+        "console": console.says,
+        "label": lambda name: set(re.findall(r"\w+", name)) <= _all_words(),
+        "said": lambda name: name in {*KEYS, OTHER} or diagnosis.says(name),
+    }
+    yield from (
+        f"{ENGLISH}: nothing says {key}"
+        for key in keys
+        if not is_said[key.split(".")[0]](key.partition(".")[2])
+    )
     groups = {key.split(".")[1] for key in keys if key.startswith("console.")}
-    for name in console.literals:
-        if name.partition(".")[0] in groups and f"console.{name}" not in keys and not NO_KEY.search(name):
-            yield f"{ENGLISH}: console.{name} is said, and is not there"
+    named = {
+        *(
+            f"console.{name}"
+            for name in console.literals
+            if name.split(".")[0] in groups and not NO_KEY.search(name)
+        ),
+        *(f"said.{name}" for name in {*KEYS, *diagnosis.given}),
+    }
+    yield from (f"{ENGLISH}: {key} is said, and is not there" for key in sorted(named.difference(keys)))
 
 
 @cache
 def _all_words() -> set[str]:
-    files = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".sql")]
+    files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.sql"), *(ROOT / "migrations").rglob("*.sql")]
     return {word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
 
 
@@ -181,6 +195,8 @@ class Code:
         files = [path for path in (PACKAGE / folder).rglob("*") if path.suffix in (".py", ".html")]
         text = "\n".join(path.read_text(encoding="utf-8") for path in files)
         self.literals = set(re.findall(r"""["'](\w+(?:\.\w+)*)["']""", text))
+        given = re.findall(r"""(?:\bsaid\(|\bkey =)\s*"(\w+)"(?: if [^"]* else "(\w+)")?""", text)
+        self.given = {name for names in given for name in names if name}
         self._begins = set(re.findall(r"""["']([\w.]+[._])(?:\{|["'] ~)""", text))
         self._ends = set(re.findall(r"""(?:\}|~ ["'])([._]\w+)["']""", text))
 

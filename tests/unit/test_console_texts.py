@@ -1,12 +1,6 @@
 """The console's words: what others wrote among them, and numbers."""
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.diagnosis.vocabulary import choices
-from webhook_dispatcher.storage.console.merchants import MerchantState
-
-
-def test_each_state_of_a_merchant_has_a_word() -> None:
-    assert set(choices("merchant")) == set(MerchantState)
 
 
 def test_what_others_wrote_is_no_template() -> None:

@@ -28,7 +28,6 @@ RECIPES = (
     "A control command",
     "A page of the console",
     "A text",
-    "A sentence of the vocabulary",
     "A statement",
     "A migration",
 )

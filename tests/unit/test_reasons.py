@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import webhook_dispatcher
 from tests.unit.test_guard import URLS
-from webhook_dispatcher.diagnosis.reasons import MAX_READ, OTHER, read
-from webhook_dispatcher.diagnosis.texts.reasons import TEXTS
+from webhook_dispatcher.diagnosis.reasons import KEYS, MAX_READ, OTHER, read
 from webhook_dispatcher.diagnosis.vocabulary import say
 from webhook_dispatcher.transport.addresses import forbidden_use, parse_address
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.words import template
 
 SOURCE = Path(webhook_dispatcher.__file__).parent
 SAYING = {"Forbidden", "_malformed", "CommandRejected", "_rejected", "reject"}
@@ -115,10 +115,9 @@ def test_what_is_not_known_is_said_as_it_stands(text: str) -> None:
     assert (read(text).key, read(text).facts) == (OTHER, {"text": text})
 
 
-@given(st.sampled_from([key for key in TEXTS if key != OTHER]), st.text("abc {}<7", min_size=1, max_size=9))
+@given(st.sampled_from(KEYS), st.text("abc {}<7", min_size=1, max_size=9))
 def test_english_is_said_by_the_same_letters(key: str, fact: str) -> None:
-    english = TEXTS[key]["en"]
-    assert isinstance(english, str)
+    english = template(f"said.{key}", "en")
     written = english.format(**dict.fromkeys(facts_of(english), fact))
     assert say(read(written), "en", UTC) == written
 
@@ -127,8 +126,7 @@ def facts_of(english: str) -> list[str]:
     return [name for _, name, _, _ in Formatter().parse(english) if name is not None]
 
 
-@pytest.mark.parametrize("key", [key for key in TEXTS if key != OTHER])
+@pytest.mark.parametrize("key", KEYS)
 def test_no_text_hides_one_that_follows(key: str) -> None:
-    english = TEXTS[key]["en"]
-    assert isinstance(english, str)
+    english = template(f"said.{key}", "en")
     assert read(english.format(**dict.fromkeys(facts_of(english), "x"))).key == key

@@ -1,100 +1,45 @@
-"""The texts are complete in three languages, and everything that is said is said in each of them."""
+"""What is said in each language: labels, plurals, spans, instants, and what others wrote."""
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, timedelta, timezone
-from pathlib import Path
-from string import Formatter
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from tests.unit.delivery_facts import HOSTILE, facts, rules
-from webhook_dispatcher.diagnosis import amounts, timeline, vocabulary
+from tests.unit.test_words import SAID
+from webhook_dispatcher import words
+from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.diagnosis.explanation import Action, Explanation, Rules, explain, unknown
 from webhook_dispatcher.diagnosis.said import Said, Word, said
-from webhook_dispatcher.diagnosis.texts import reasons
-from webhook_dispatcher.diagnosis.texts.form import Text
-from webhook_dispatcher.diagnosis.texts.words import WORDS
-from webhook_dispatcher.diagnosis.vocabulary import TEXTS, Part, choices, label, parts, say
+from webhook_dispatcher.diagnosis.vocabulary import Part, choices, label, parts, say
 from webhook_dispatcher.domain.command import Code, CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
-from webhook_dispatcher.domain.language import LANGUAGES, Language
+from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES, Language
 from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.storage.console.merchants import MerchantState
 from webhook_dispatcher.storage.insight import EventFacts
 
 UNIT = timedelta(seconds=1)
-DIAGNOSIS = Path(vocabulary.__file__).parent
-CYRILLIC = set("абвгдеёжзийклмнопрстуфхцчшщъыьэюя")
 
 
-def templates(text: Text) -> list[str]:
-    return [text] if isinstance(text, str) else list(text.values())
-
-
-def placeholders(template: str) -> set[str]:
-    """Return the names in a template, which has nothing else in braces."""
-    found = list(Formatter().parse(template))
-    assert all(not spec and conversion is None for _, _, spec, conversion in found if spec is not None)
-    return {name for _, name, _, _ in found if name is not None}
-
-
-def test_each_text_is_there_in_every_language_with_the_same_facts() -> None:
-    for key, texts in TEXTS.items():
-        assert set(texts) == set(LANGUAGES), key
-        wanted = set.union(*(placeholders(each) for text in texts.values() for each in templates(text)))
-        for language, text in texts.items():
-            for template in templates(text):
-                assert placeholders(template) == wanted, (key, language)
-            if not isinstance(text, str):
-                assert set(text) == set(amounts.FORMS[language]), (key, language)
-                assert vocabulary.COUNT in wanted, key
-
-
-def test_each_text_is_said_somewhere() -> None:
-    said_in = [ast.parse(path.read_text(encoding="utf-8")) for path in DIAGNOSIS.glob("*.py")]
-    constants = {
-        node.value
-        for tree in said_in
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+def labels(kind: str, language: Language = DEFAULT) -> dict[str, str]:
+    prefix = f"label.{kind}."
+    return {
+        key.removeprefix(prefix): said[0] for key, said in SAID[language].items() if key.startswith(prefix)
     }
-    made = {f"moment_{name}" for name in timeline.COMMANDS} | {f"{key}_since" for key in constants}
-    assert set(TEXTS) - constants - made - set(reasons.TEXTS) == set()
 
 
-def written(texts: Mapping[Language, Text], language: Language) -> str:
-    return " ".join(templates(texts[language])).lower()
-
-
-def test_each_text_is_in_its_own_language() -> None:
-    long = [key for key in TEXTS if len(written(TEXTS[key], "en").split()) > 4]
-    assert long
-    for key in long:
-        english, russian, uzbek = (written(TEXTS[key], language) for language in LANGUAGES)
-        assert not CYRILLIC & set(english + uzbek), key
-        assert len(CYRILLIC & set(russian)) > 2, key
-        assert english != uzbek, key
-
-
-def test_letters_and_quotes_are_those_of_the_alphabets() -> None:
-    for texts in [*TEXTS.values(), *(words for values in WORDS.values() for words in values.values())]:
-        uzbek = written(texts, "uz")
-        assert "'" not in uzbek
-        assert not {"o’", "g’"} & {uzbek[at : at + 2] for at in range(len(uzbek))}
-
-
-def test_each_word_of_a_list_is_there_in_every_language() -> None:
-    for kind, values in WORDS.items():
-        for word, texts in values.items():
-            assert set(texts) == set(LANGUAGES), (kind, word)
-            assert all(text.strip() == text != "" for text in texts.values()), (kind, word)
-        for language in LANGUAGES:
-            labels = [texts[language] for texts in values.values()]
-            assert len(set(labels)) == len(labels), f"two choices of {kind} look alike"
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    "kind", sorted({key.split(".")[1] for key in SAID["en"] if key.startswith("label.")})
+)
+def test_no_two_choices_look_alike(kind: str, language: Language) -> None:
+    assert len(set(labels(kind, language).values())) == len(labels(kind)) > 0
 
 
 def test_a_closed_list_has_a_word_for_each_of_its_values() -> None:
@@ -106,10 +51,12 @@ def test_a_closed_list_has_a_word_for_each_of_its_values() -> None:
         "command": CommandName,
         "command_status": CommandStatus,
         "rejection": [code.value for code in Code],
+        "merchant": MerchantState,
     }
-    assert {kind: list(choices(kind)) for kind in closed} == {
-        kind: [str(value) for value in values] for kind, values in closed.items()
+    assert {kind: set(labels(kind)) for kind in closed} == {
+        kind: {str(value) for value in values} for kind, values in closed.items()
     }
+    assert choices("state") == ("pending", "pending_retry", "delivered", "failed")
 
 
 def test_what_a_newer_version_wrote_is_shown_as_it_is() -> None:
@@ -119,11 +66,11 @@ def test_what_a_newer_version_wrote_is_shown_as_it_is() -> None:
 
 def test_russian_has_three_forms() -> None:
     wanted = {
-        **dict.fromkeys((1, 21, 101, 1_001), "one"),
-        **dict.fromkeys((2, 3, 4, 22, 104), "few"),
-        **dict.fromkeys((0, 5, 11, 12, 13, 14, 19, 20, 111, 112, 1_014), "many"),
+        **dict.fromkeys((1, 21, 101, 1_001), "очередь"),
+        **dict.fromkeys((2, 3, 4, 22, 104), "очереди"),
+        **dict.fromkeys((0, 5, 11, 12, 13, 14, 19, 20, 111, 112, 1_014), "очередей"),
     }
-    assert {count: amounts.form(count, "ru") for count in wanted} == wanted
+    assert {count: words.template("said.holds", "ru", count).split()[-1] for count in wanted} == wanted
 
 
 def test_a_count_decides_the_form() -> None:
@@ -134,8 +81,8 @@ def test_a_count_decides_the_form() -> None:
         ("ru", 2_000): "2\N{NO-BREAK SPACE}000 его попыток больше нет в журнале.",
         ("uz", 1): "Uning 1 ta urinishi endi jurnalda yo‘q.",
     }
-    for (language, count), words in wanted.items():
-        assert say(said("attempts_gone", count=count), language, UTC) == words
+    for (language, count), told in wanted.items():
+        assert say(said("attempts_gone", count=count), language, UTC) == told
 
 
 def test_spans() -> None:
@@ -198,9 +145,9 @@ def everything(told: Explanation) -> Iterator[Said]:
 def test_explanations_are_said_in_every_language(given: EventFacts, rules: Rules, language: Language) -> None:
     told = explain(given, rules)
     for each in everything(told):
-        words = say(each, language, UTC)
-        assert words
-        assert words.replace("\N{NO-BREAK SPACE}", " ").isprintable()
+        told_so = say(each, language, UTC)
+        assert told_so
+        assert told_so.replace("\N{NO-BREAK SPACE}", " ").isprintable()
     for each in unknown(given.delivery.merchant_id, date(2026, 11, 20), given.commands):
         assert say(each, language, UTC)
 

@@ -63,6 +63,8 @@ BREAKS: dict[str, Callable[[Path], None]] = {
     "words.pot: console.nav.deliveries is said, and is not": change(
         ENGLISH, "console.nav.deliveries", "console.nav.zebra"
     ),
+    "words.pot: said.waits is said, and is not": change(ENGLISH, '"said.waits"', '"said.zebra"'),
+    "words.pot: nothing says label.state.zebra": change(ENGLISH, "label.state.failed", "label.state.zebra"),
     "words.pot: console.nav.pages is there more than once": change(
         ENGLISH, "console.nav.deliveries", "console.nav.pages"
     ),
@@ -103,7 +105,7 @@ def test_a_text_is_in_its_own_language_with_the_letters_of_its_alphabet() -> Non
     for key in KEYS:
         english, russian, uzbek = (" ".join(SAID[language][key]) for language in LANGUAGES)
         assert not CYRILLIC.search(english + uzbek), key
-        assert not re.search("['ʻ`]|[og]’", uzbek), f"{key}: o‘ and g‘ have U+2018, and ’ is U+2019"
+        assert not re.search("['ʻ]|[og][’`]", uzbek), f"{key}: o‘ and g‘ have U+2018, and ’ is U+2019"
         if len(english.split()) > 4:
             assert len(CYRILLIC.findall(russian)) > 2, key
             assert english != uzbek, key

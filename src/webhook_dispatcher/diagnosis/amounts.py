@@ -1,18 +1,10 @@
-"""Instants, spans, numbers, lists and forms of plurals, as people of each language write them."""
+"""Instants, spans, numbers and lists, as people of each language write them."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
-from typing import Literal
 
 from webhook_dispatcher.domain.language import Language
 
-Form = Literal["one", "few", "many", "other"]
-FORMS: Mapping[Language, tuple[Form, ...]] = {
-    "en": ("one", "other"),
-    "ru": ("one", "few", "many"),
-    "uz": ("other",),
-}
-"""The forms that whole numbers ask for. Source: CLDR, plural rules."""
 _UNITS: Mapping[Language, tuple[tuple[int, str], ...]] = {
     "en": ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")),
     "ru": ((86_400, "д"), (3_600, "ч"), (60, "мин"), (1, "с")),
@@ -20,25 +12,6 @@ _UNITS: Mapping[Language, tuple[tuple[int, str], ...]] = {
 }
 _POINT: Mapping[Language, str] = {"en": ".", "ru": ",", "uz": ","}
 _AND: Mapping[Language, str] = {"en": "and", "ru": "и", "uz": "va"}
-
-
-def form(count: int, language: Language) -> Form:
-    """Return which form of its noun a number asks for."""
-    match language:
-        case "en":
-            return "one" if count == 1 else "other"
-        case "ru":
-            return _russian_form(count)
-        case "uz":
-            return "other"
-
-
-def _russian_form(count: int) -> Form:
-    if count % 10 == 1 and count % 100 != 11:
-        return "one"
-    if 2 <= count % 10 <= 4 and not 12 <= count % 100 <= 14:
-        return "few"
-    return "many"
 
 
 def number(count: int, language: Language) -> str:

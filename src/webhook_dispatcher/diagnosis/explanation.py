@@ -528,7 +528,7 @@ def _attempt(attempt: AttemptView) -> Said:
     )
 
 
-def asked(attempt: AttemptView, key: str) -> Said:
+def asked(attempt: AttemptView, key: str) -> Fact:
     """Say who wanted an attempt that the schedule did not; key: of the words around that."""
     who = _ASKED.get(attempt.trigger)
     return NOTHING if who is None else said(key, asked=who)

@@ -9,11 +9,26 @@ from collections.abc import Iterator
 from functools import cache
 from string import Formatter
 
+from webhook_dispatcher import words
 from webhook_dispatcher.diagnosis.said import Said, said
-from webhook_dispatcher.diagnosis.texts.reasons import TEXTS
+from webhook_dispatcher.domain.language import DEFAULT
 
 MAX_READ = 500
 """Characters: whatever is longer was not written by us."""
+KEYS = """
+    url_blank url_too_long url_not_ascii url_fragment url_password url_malformed url_unparsable url_scheme
+    url_port http_not_allowed host_not_v6 host_dot host_number host_invalid host_single host_special
+    address_none use_this_network use_private use_shared use_loopback use_link_local use_protocols
+    use_documentation use_benchmarking use_multicast use_reserved use_not_global own_fault_fleet own_fault
+    clock_off database_not_reached database_silent database_silent_because database_commits_nothing
+    database_refuses outcomes_unwritten key_missing key_wrong refused_url rejected_not_configured
+    no_delivery still_in_order rejected_suspended was_delivered id_is_owed object_is_lost state_unknown
+    nothing_owed no_longer_owed rejected_paused rejected_all_paused rejected_secret args_no_object
+    command_unknown progress_malformed args_instant args_offset args_flag args_choice args_count
+    address_denied address_not_public args_text args_scope args_whom args_before args_needs
+    another_database_silent
+""".split()  # noqa: SIM905 (seventy are read more easily without quotes)
+"""Those that begin with a fact stand behind those that are more exact."""
 OTHER = "as_written"
 REASON = "reason"
 """A fact of this name is such a sentence itself."""
@@ -36,13 +51,11 @@ def _fact(name: str, text: str) -> Said | str:
 
 @cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((key, re.compile("".join(_pattern(key)))) for key in TEXTS if key != OTHER)
+    return tuple((key, re.compile("".join(_pattern(key)))) for key in KEYS)
 
 
 def _pattern(key: str) -> Iterator[str]:
-    english = TEXTS[key]["en"]
-    assert isinstance(english, str)
-    for words, name, _, _ in Formatter().parse(english):
-        yield re.escape(words)
+    for said_before, name, _, _ in Formatter().parse(words.template(f"said.{key}", DEFAULT)):
+        yield re.escape(said_before)
         if name is not None:
             yield f"(?P<{name}>{'[a-z_]+' if name in NAMES else '.+'})"

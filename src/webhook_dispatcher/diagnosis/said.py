@@ -10,7 +10,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value of one of our closed lists, such as an outcome; kind: which list (`texts/words.py`).
+    """A value of one of our closed lists, such as an outcome; kind: which list (`label` of its texts' keys).
 
     is_code: English says it as it stands in the database, as `explain` always has.
     """
@@ -57,5 +57,5 @@ def said(key: str, /, **facts: Fact) -> Said:
     return Said(key, MappingProxyType(facts))
 
 
-NOTHING = said("nothing")
+NOTHING = Series(())
 """Says nothing: for the place in a sentence of something that is not the case."""

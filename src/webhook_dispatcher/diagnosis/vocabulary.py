@@ -1,6 +1,6 @@
 """The vocabulary: says in a person's language and time zone what is given as data.
 
-Its texts are data too (`texts`). They alone are templates: `{name}` stands for a fact. What others wrote is a
+Its texts are data too (`words`). They alone are templates: `{name}` stands for a fact. What others wrote is a
 fact's value, and is never read as a template.
 """
 
@@ -8,18 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
 from functools import cache
 from string import Formatter
-from types import MappingProxyType
 from typing import NamedTuple
 
+from webhook_dispatcher import words
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.diagnosis.said import Capped, Fact, Plain, Said, Series, Word
-from webhook_dispatcher.diagnosis.texts import explanation, findings, reasons, timeline, words
-from webhook_dispatcher.diagnosis.texts.form import Text
-from webhook_dispatcher.domain.language import Language
+from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.language import DEFAULT, Language
+from webhook_dispatcher.domain.verdict import Outcome
 
-TEXTS: Mapping[str, Mapping[Language, Text]] = MappingProxyType(
-    {**explanation.TEXTS, **timeline.TEXTS, **findings.TEXTS, **reasons.TEXTS}
-)
+CHOICES: Mapping[str, Iterable[str]] = {
+    "state": State,
+    "outcome": Outcome,
+    "command": CommandName,
+    "command_status": CommandStatus,
+}
+"""Closed lists that filters offer, in their order."""
 COUNT = "count"
 """The fact that decides which form of a plural is taken."""
 
@@ -52,22 +57,28 @@ def parts(said: Said, language: Language, zone: tzinfo) -> Iterator[Part]:
 
 def label(word: Word, language: Language) -> str:
     """Write a value of a closed list as it stands in a table; a value that we do not know, as it is."""
-    known = words.WORDS.get(word.kind, {}).get(word.value)
-    return amounts.printable(word.value) if known is None else known[language]
+    try:
+        return words.template(f"label.{word.kind}.{word.value}", language)
+    except KeyError:
+        return amounts.printable(word.value)
+
+
+def is_known(word: Word) -> bool:
+    """Tell whether there is a label for a value."""
+    try:
+        return bool(words.template(f"label.{word.kind}.{word.value}", DEFAULT))
+    except KeyError:
+        return False
 
 
 def choices(kind: str) -> tuple[str, ...]:
     """Return the values of a closed list, in the order in which a filter offers them."""
-    return tuple(words.WORDS[kind])
+    return tuple(CHOICES[kind])
 
 
 def _template(said: Said, language: Language) -> str:
-    text = TEXTS[said.key][language]
-    if isinstance(text, str):
-        return text
-    count = said.facts[COUNT]
-    assert isinstance(count, int)
-    return text[amounts.form(count, language)]
+    count = said.facts.get(COUNT)
+    return words.template(f"said.{said.key}", language, count if isinstance(count, int) else None)
 
 
 @cache
@@ -120,8 +131,7 @@ def _written(fact: Plain, language: Language, zone: tzinfo) -> str:
 
 def _within(word: Word, language: Language) -> str:
     """Write a value of a closed list within a sentence: with a small letter, but for an abbreviation."""
-    is_known = word.value in words.WORDS.get(word.kind, {})
-    if not is_known or (word.is_code and language == "en"):
+    if not is_known(word) or (word.is_code and language == "en"):
         return amounts.printable(word.value)
     written = label(word, language)
     return written if written[1:2].isupper() else written[:1].lower() + written[1:]

@@ -11,7 +11,8 @@ from webhook_dispatcher.console.calls import Refused
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.rendering import label, reason
 from webhook_dispatcher.diagnosis import amounts
-from webhook_dispatcher.diagnosis.vocabulary import choices
+from webhook_dispatcher.diagnosis.said import Word
+from webhook_dispatcher.diagnosis.vocabulary import is_known
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.domain.verdict import Outcome
@@ -157,10 +158,9 @@ class Worded:
 
 def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
     """Put each fact in the reader's words, where there are any for it."""
-    known = choices("fact")
     facts, rest = [], {}
     for name, value in (found or {}).items():
-        text = in_words(name, value, reader) if name in known else None
+        text = in_words(name, value, reader) if is_known(Word("fact", name)) else None
         if text is None:
             rest[name] = value
         else:

@@ -1,1 +1,0 @@
-"""Every sentence and every word of a closed list, in three languages: data alone."""
