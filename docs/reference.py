@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
-from webhook_dispatcher.api.catalogue import CATALOGUE, RANGES
+from webhook_dispatcher import words
+from webhook_dispatcher.api.catalogue import CATALOGUE, RANGES, message
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
@@ -256,7 +257,7 @@ def control_table() -> str:
 def errors_table() -> str:
     """List every error of the Partner API, nearest to zero first."""
     rows = (
-        (str(code), str(entry.status), entry.type, *(entry.messages[language] for language in LANGUAGES))
+        (str(code), str(entry.status), entry.type, *(message(code, language) for language in LANGUAGES))
         for code, entry in sorted(CATALOGUE.items(), reverse=True)
     )
     return _table(("code", "status", "type", *LANGUAGES), rows)
@@ -265,7 +266,11 @@ def errors_table() -> str:
 def ranges_table() -> str:
     """List the ranges that an upstream's codes may be of."""
     rows = (
-        (f"{known.first} to {known.last}", known.type, *(known.messages[each] for each in LANGUAGES))
+        (
+            f"{known.first} to {known.last}",
+            known.type,
+            *(words.template(f"api.{known.type}", each) for each in LANGUAGES),
+        )
         for known in RANGES
     )
     return _table(("codes", "type", *LANGUAGES), rows)

@@ -14,11 +14,15 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
+from pydantic_core.core_schema import ErrorType
 
+from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES, RANGES, STATE
+from webhook_dispatcher.api.validation import SAME_AS
 from webhook_dispatcher.diagnosis.reasons import KEYS, OTHER
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES, Language
 
@@ -159,9 +163,13 @@ def write(folder: Path = WORDS) -> None:
 
 def unsaid(keys: Collection[str]) -> Iterator[str]:
     """Say which texts nothing says, and which are said and are not there."""
-    console, diagnosis = Code("console"), Code("diagnosis")
-    is_said: Mapping[str, Callable[[str], bool]] = {
+    console, diagnosis, api = Code("console"), Code("diagnosis"), Code("api")
+    codes = {entry.text for entry in CATALOGUE.values()} | {known.type for known in RANGES}
+    codes |= {f"{code}.{cause}" for code, causes in CAUSES.items() for cause in causes if cause != STATE}
+    is_said: Mapping[str, Callable[[str], object]] = {
+        "api": codes.__contains__,
         "console": console.says,
+        "field": lambda name: name in get_args(ErrorType) or {name, f"field.{name}"} & api.literals,
         "label": lambda name: set(re.findall(r"\w+", name)) <= _all_words(),
         "said": lambda name: name in {*KEYS, OTHER} or diagnosis.says(name),
     }
@@ -177,6 +185,8 @@ def unsaid(keys: Collection[str]) -> Iterator[str]:
             for name in console.literals
             if name.split(".")[0] in groups and not NO_KEY.search(name)
         ),
+        *(f"api.{name}" for name in codes),
+        *(f"field.{name}" for name in SAME_AS.values()),
         *(f"said.{name}" for name in {*KEYS, *diagnosis.given}),
     }
     yield from (f"{ENGLISH}: {key} is said, and is not there" for key in sorted(named.difference(keys)))

@@ -12,7 +12,7 @@ from tests.acceptance.api_program import SECRET
 from tests.acceptance.raw_http import RawClient, Reply, asked, connected
 from tests.waiting import until
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES
+from webhook_dispatcher.api.catalogue import CATALOGUE, message
 
 LINES = "Host: api\r\nAccept-Language: de, uz-Latn;q=0.9, ru;q=0.1\r\n"
 JSON = "Content-Type: application/json\r\n"
@@ -158,8 +158,7 @@ def check_envelope(reply: Reply, code: int, language: str) -> None:
     entry = CATALOGUE[code]
     assert (reply.status, reply.error["code"]) == (entry.status, code)
     assert reply.error["type"] == entry.type
-    messages = CAUSES.get(code, {}).get(reply.error.get("cause"), entry.messages)
-    assert reply.error["message"] == messages[language]  # type: ignore[index]
+    assert reply.error["message"] == message(code, language, reply.error.get("cause"))  # type: ignore[arg-type]
     assert bool(reply.error["details"]) == (code == INVALID)
     assert reply.headers["content-language"] == language
     assert reply.headers["vary"] == "Accept-Language"

@@ -8,7 +8,7 @@ import orjson
 
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import REPLAYED, Answer, Refused
-from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES, INTERNAL, STATE, STATE_FORBIDS, entry_of
+from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, STATE, STATE_FORBIDS, entry_of, message
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.language import Language
 
@@ -59,11 +59,10 @@ def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
     entry = entry_of(refused.code)
     is_known = entry is not CATALOGUE[INTERNAL]
     extra = {"cause": STATE, **refused.extra} if refused.code == STATE_FORBIDS else refused.extra
-    causes = CAUSES.get(refused.code, {})
     fields = {
         "code": refused.code if is_known else INTERNAL,
         "type": entry.type,
-        "message": causes.get(str(extra.get("cause")), entry.messages)[told],
+        "message": message(refused.code, told, extra.get("cause")),
         "details": [{"field": detail.field, "message": detail.message} for detail in refused.details],
     }
     body = orjson.dumps(

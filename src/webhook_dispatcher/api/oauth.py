@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import orjson
 
+from webhook_dispatcher import words
 from webhook_dispatcher.api.calls import Refused
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
@@ -15,10 +16,10 @@ from webhook_dispatcher.api.catalogue import (
     LIMIT_EXCEEDED,
     UNAVAILABLE,
     WRONG_CREDENTIALS,
+    message,
 )
 from webhook_dispatcher.api.envelope import Envelope, Meta, headers_of
-from webhook_dispatcher.api.validation import TEXTS
-from webhook_dispatcher.domain.language import Language
+from webhook_dispatcher.domain.language import DEFAULT, Language
 
 ERRORS: Mapping[int, str] = {
     WRONG_CREDENTIALS: "invalid_client",
@@ -28,7 +29,6 @@ ERRORS: Mapping[int, str] = {
     INTERNAL: "server_error",
 }
 """What is none of these is an `invalid_request`. The last two values are 4.1.2.1's: 5.2 has none for them."""
-CHOICE = TEXTS["choice"]["en"].partition("{")[0]
 OTHERWISE, UNSUPPORTED = "invalid_request", "unsupported_grant_type"
 CHALLENGE = 'Basic realm="Partner API"'
 
@@ -38,12 +38,13 @@ def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
     code = refused.code if refused.code in CATALOGUE else INTERNAL
     entry = CATALOGUE[code]
     said, status = ERRORS.get(code, OTHERWISE), entry.status or 500
-    described = entry.messages[language]
+    described = message(code, language)
     if refused.details:
-        field, message = refused.details[0].field, refused.details[0].message
-        if field == "grant_type" and message.startswith(CHOICE):
+        detail = refused.details[0]
+        choice = words.template("field.choice", DEFAULT).partition("{")[0]
+        if detail.field == "grant_type" and detail.message.startswith(choice):
             said = UNSUPPORTED
-        described = f"{field}: {message}"
+        described = f"{detail.field}: {detail.message}"
     printable = "".join(each if " " <= each <= "~" and each not in '"\\' else "?" for each in described)
     body = orjson.dumps({"error": said, "error_description": printable})
     challenge = {"WWW-Authenticate": CHALLENGE} if status == 401 else {}

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from webhook_dispatcher import words
 from webhook_dispatcher.api.calls import Detail, Refused
 from webhook_dispatcher.api.catalogue import NOT_JSON, VALIDATION_FAILED
 from webhook_dispatcher.domain.language import Language
@@ -36,154 +37,6 @@ class Nothing(Model):
     """No fields at all."""
 
 
-TEXTS: Mapping[str, Mapping[Language, str]] = {
-    "missing": {
-        "en": "This field is required.",
-        "ru": "Это поле обязательно.",
-        "uz": "Bu maydon majburiy.",
-    },
-    "extra_forbidden": {
-        "en": "There is no such field.",
-        "ru": "Такого поля нет.",
-        "uz": "Bunday maydon yo‘q.",
-    },
-    "string": {
-        "en": "This must be a text.",
-        "ru": "Значение должно быть строкой.",
-        "uz": "Qiymat matn bo‘lishi kerak.",
-    },
-    "string_too_short": {
-        "en": "The text must have at least {min_length} characters.",
-        "ru": "Минимальное количество символов: {min_length}.",
-        "uz": "Belgilar soni kamida {min_length} ta bo‘lishi kerak.",
-    },
-    "string_too_long": {
-        "en": "The text must have at most {max_length} characters.",
-        "ru": "Максимальное количество символов: {max_length}.",
-        "uz": "Belgilar soni ko‘pi bilan {max_length} ta bo‘lishi kerak.",
-    },
-    "string_pattern_mismatch": {
-        "en": "The text is not of the right form.",
-        "ru": "Строка имеет неверный формат.",
-        "uz": "Matn formati noto‘g‘ri.",
-    },
-    "nul": {
-        "en": "The text must not contain the character U+0000.",
-        "ru": "Строка не должна содержать символ U+0000.",
-        "uz": "Matnda U+0000 belgisi bo‘lmasligi kerak.",
-    },
-    "integer": {
-        "en": "This must be a whole number.",
-        "ru": "Значение должно быть целым числом.",
-        "uz": "Qiymat butun son bo‘lishi kerak.",
-    },
-    "number": {
-        "en": "This must be a number.",
-        "ru": "Значение должно быть числом.",
-        "uz": "Qiymat son bo‘lishi kerak.",
-    },
-    "greater_than": {
-        "en": "The number must be greater than {gt}.",
-        "ru": "Число должно быть больше {gt}.",
-        "uz": "Son {gt} dan katta bo‘lishi kerak.",
-    },
-    "greater_than_equal": {
-        "en": "The number must not be less than {ge}.",
-        "ru": "Число не должно быть меньше {ge}.",
-        "uz": "Son {ge} dan kichik bo‘lmasligi kerak.",
-    },
-    "less_than": {
-        "en": "The number must be less than {lt}.",
-        "ru": "Число должно быть меньше {lt}.",
-        "uz": "Son {lt} dan kichik bo‘lishi kerak.",
-    },
-    "less_than_equal": {
-        "en": "The number must not be greater than {le}.",
-        "ru": "Число не должно быть больше {le}.",
-        "uz": "Son {le} dan katta bo‘lmasligi kerak.",
-    },
-    "bool": {
-        "en": "This must be true or false.",
-        "ru": "Значение должно быть true или false.",
-        "uz": "Qiymat true yoki false bo‘lishi kerak.",
-    },
-    "choice": {
-        "en": "This must be one of: {expected}.",
-        "ru": "Допустимые значения: {expected}.",
-        "uz": "Ruxsat etilgan qiymatlar: {expected}.",
-    },
-    "uuid": {
-        "en": "This must be a UUID.",
-        "ru": "Значение должно быть UUID.",
-        "uz": "Qiymat UUID bo‘lishi kerak.",
-    },
-    "instant": {
-        "en": "This must be an instant in ISO 8601, such as 2026-11-20T08:30:00Z.",
-        "ru": "Значение должно быть моментом времени в формате ISO 8601, например 2026-11-20T08:30:00Z.",
-        "uz": "Qiymat ISO 8601 formatidagi vaqt bo‘lishi kerak, masalan 2026-11-20T08:30:00Z.",
-    },
-    "list": {
-        "en": "This must be a list.",
-        "ru": "Значение должно быть списком.",
-        "uz": "Qiymat ro‘yxat bo‘lishi kerak.",
-    },
-    "too_short": {
-        "en": "There must be at least {min_length} items.",
-        "ru": "Минимальное количество элементов: {min_length}.",
-        "uz": "Elementlar soni kamida {min_length} ta bo‘lishi kerak.",
-    },
-    "too_long": {
-        "en": "There must be at most {max_length} items.",
-        "ru": "Максимальное количество элементов: {max_length}.",
-        "uz": "Elementlar soni ko‘pi bilan {max_length} ta bo‘lishi kerak.",
-    },
-    "object": {
-        "en": "This must be an object.",
-        "ru": "Значение должно быть объектом.",
-        "uz": "Qiymat obyekt bo‘lishi kerak.",
-    },
-    "repeated": {
-        "en": "This field is there more than once.",
-        "ru": "Это поле указано более одного раза.",
-        "uz": "Bu maydon bir martadan ortiq ko‘rsatilgan.",
-    },
-    "cursor": {
-        "en": "This cursor is not of this list: begin again without it.",
-        "ru": "Этот курсор не относится к данному списку: начните заново без него.",
-        "uz": "Bu kursor ushbu ro‘yxatga tegishli emas: usiz qaytadan boshlang.",
-    },
-    "cursor_elsewhere": {
-        "en": "The cursor is from before the database was replaced: begin again by an instant (since).",
-        "ru": "Курсор получен до замены базы данных: начните заново с момента времени (since).",
-        "uz": "Kursor ma’lumotlar bazasi almashtirilishidan oldin olingan: since bilan qaytadan boshlang.",
-    },
-    "cursor_expired": {
-        "en": "Some of what follows this cursor is not kept any more: begin again without it.",
-        "ru": "Часть того, что следует за этим курсором, больше не хранится: начните заново без него.",
-        "uz": "Bu kursordan keyingi ma’lumotlarning bir qismi endi saqlanmaydi: usiz qaytadan boshlang.",
-    },
-    "cursor_and_since": {
-        "en": "Give this or a cursor, not both.",
-        "ru": "Укажите либо это поле, либо курсор, но не оба.",
-        "uz": "Bu maydonni yoki kursorni ko‘rsating, ikkalasini emas.",
-    },
-    "empty_window": {
-        "en": "The end must be later than the beginning.",
-        "ru": "Конец должен быть позже начала.",
-        "uz": "Oxiri boshlanishidan keyin bo‘lishi kerak.",
-    },
-    "undecodable": {
-        "en": "This is not UTF-8 with percent-encoding.",
-        "ru": "Значение не является корректным UTF-8 в процентном кодировании.",
-        "uz": "Qiymat foizli kodlangan yaroqli UTF-8 emas.",
-    },
-}
-OTHERWISE: Mapping[Language, str] = {
-    "en": "The value is not valid.",
-    "ru": "Недопустимое значение.",
-    "uz": "Qiymat yaroqsiz.",
-}
-"""Said of an error type that has no text."""
 SAME_AS = {
     "string_type": "string",
     "string_unicode": "string",
@@ -229,8 +82,8 @@ def from_strings(model: type[M], fields: Mapping[str, str], language: Language) 
 
 
 def refuse_field(field: str, kind: str, language: Language) -> Refused:
-    """Refuse one field for what no model sees. kind: a key of TEXTS."""
-    return Refused(VALIDATION_FAILED, (Detail(field[:MAX_FIELD], TEXTS[kind][language]),))
+    """Refuse one field for what no model sees. kind: a key of a text."""
+    return Refused(VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language)),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +134,10 @@ def _detail(error: ErrorDetails, language: Language) -> Detail:
 
 
 def _said(kind: str, values: Mapping[str, Any], language: Language) -> str:
-    text = TEXTS.get(SAME_AS.get(kind, kind), OTHERWISE)[language]
+    otherwise = words.template("field.otherwise", language)
+    try:
+        text = words.template(f"field.{SAME_AS.get(kind, kind)}", language)
+    except KeyError:
+        return otherwise
     needed = {name for _, name, _, _ in Formatter().parse(text) if name}
-    return text.format_map(values) if needed <= values.keys() else OTHERWISE[language]
+    return text.format_map(values) if needed <= values.keys() else otherwise

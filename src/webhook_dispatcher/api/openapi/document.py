@@ -18,13 +18,13 @@ from webhook_dispatcher import __version__
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, Operation
-from webhook_dispatcher.api.catalogue import CATALOGUE
+from webhook_dispatcher.api.catalogue import CATALOGUE, message
 from webhook_dispatcher.api.openapi.sent import WEBHOOKS, WebhookEvent
 from webhook_dispatcher.api.operations.auth import OAuthError, OAuthToken
 from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
-from webhook_dispatcher.domain.language import LANGUAGES
+from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES
 from webhook_dispatcher.web.router import PARAMETER
 
 Object = dict[str, Any]
@@ -293,8 +293,7 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
         headers += AGAIN
     refused = _closed({"success": {"const": False}, "error": {kind: errors}, "meta": _ref("schemas", "Meta")})
     return _response(
-        "\n".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found)
-        or "The charge service refuses it.",
+        "\n".join(f"{code}: {message(code, DEFAULT)}" for code in found) or "The charge service refuses it.",
         _either(operation, refused, OAuthError),
         headers,
     )
@@ -348,7 +347,7 @@ def _error(code: int) -> Object:
         {
             "code": {"const": code},
             "type": {"const": entry.type},
-            "message": text | {"examples": [entry.messages[language] for language in LANGUAGES]},
+            "message": text | {"examples": [message(code, language) for language in LANGUAGES]},
             "details": {"type": "array", **bounds, "items": _ref("schemas", "ErrorDetail")},
         }
     )
@@ -358,7 +357,7 @@ def _error(code: int) -> Object:
         error["properties"]["cause"] = text | {"examples": [*codes.CAUSES[code]]}
     if code == codes.BODY_TOO_LARGE:
         error["properties"]["maxBytes"] = {"type": "integer", "minimum": 1}
-    return error | {"description": entry.messages["en"]}
+    return error | {"description": message(code, DEFAULT)}
 
 
 def _meta(more: Object | None = None) -> Object:
