@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
 from webhook_dispatcher import words
-from webhook_dispatcher.api.catalogue import CATALOGUE, RANGES, message
+from webhook_dispatcher.api.catalogue import CATALOGUE, NOT_FOUND_BEHIND, RANGES, message
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
@@ -265,14 +265,14 @@ def errors_table() -> str:
 
 def ranges_table() -> str:
     """List the ranges that an upstream's codes may be of."""
-    rows = (
-        (
-            f"{known.first} to {known.last}",
-            known.type,
-            *(words.template(f"api.{known.type}", each) for each in LANGUAGES),
-        )
+    rows = [
+        (codes, known.type, *(words.template(f"api.{key}", each) for each in LANGUAGES))
         for known in RANGES
-    )
+        for codes, key in (
+            (f"{known.first} to {known.last}", known.type),
+            *((str(code), str(code)) for code in NOT_FOUND_BEHIND if code in known),
+        )
+    ]
     return _table(("codes", "type", *LANGUAGES), rows)
 
 

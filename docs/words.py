@@ -21,8 +21,8 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from pydantic_core.core_schema import ErrorType
 
-from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES, RANGES, STATE
-from webhook_dispatcher.api.validation import SAME_AS
+from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES, NOT_FOUND_BEHIND, RANGES, STATE
+from webhook_dispatcher.api.validation import INSTANTS, SAME_AS
 from webhook_dispatcher.diagnosis.reasons import KEYS, OTHER
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES, Language
 
@@ -165,6 +165,7 @@ def unsaid(keys: Collection[str]) -> Iterator[str]:
     """Say which texts nothing says, and which are said and are not there."""
     console, diagnosis, api = Code("console"), Code("diagnosis"), Code("api")
     codes = {entry.text for entry in CATALOGUE.values()} | {known.type for known in RANGES}
+    codes |= {*map(str, NOT_FOUND_BEHIND)}
     codes |= {f"{code}.{cause}" for code, causes in CAUSES.items() for cause in causes if cause != STATE}
     is_said: Mapping[str, Callable[[str], object]] = {
         "api": codes.__contains__,
@@ -186,7 +187,7 @@ def unsaid(keys: Collection[str]) -> Iterator[str]:
             if name.split(".")[0] in groups and not NO_KEY.search(name)
         ),
         *(f"api.{name}" for name in codes),
-        *(f"field.{name}" for name in SAME_AS.values()),
+        *(f"field.{name}" for name in {*SAME_AS.values(), *INSTANTS.values()}),
         *(f"said.{name}" for name in {*KEYS, *diagnosis.given}),
     }
     yield from (f"{ENGLISH}: {key} is said, and is not there" for key in sorted(named.difference(keys)))

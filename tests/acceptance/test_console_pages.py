@@ -215,7 +215,7 @@ async def test_all_of_tonight_is_sent_again_in_three_clicks(
     page = await person.get("/deliveries/act?act=recover_all&states=delivered")
     assert re.search(r"<dt>Delivered</dt><dd><strong>4</strong>", page.text)
     assert re.search(r'<a href="/merchants/m1">m1</a></dt><dd>2</dd>', page.text)
-    shorter = {unescape(path) for path in re.findall(r'href="(/deliveries/act[^"]+)">Last 1 h<', page.text)}
+    shorter = {unescape(path) for path in re.findall(r'href="(/deliveries/act[^"]+)">Last hour<', page.text)}
     [hour] = {(await person.get(path)).status for path in shorter}
     assert hour == 200
     given = await person.post("/deliveries/act", [*hidden(page), ("everybody", "yes")])

@@ -183,7 +183,7 @@ async def look_at_the_night(terminal: Terminal, night: Night) -> None:
     assert re.search(r"oldest +waits for .*: event \S+ of \S+\n", screen)
     assert re.search(r"attempts +[\d.]+/s in the last 5 min: .*\d status", screen), "them, and not us"
     assert re.search(r"sizes +attempt_log .* outbox ", screen), "what fills the disk"
-    assert re.search(r"dispatchers +\S+, version \S+, works for .* holds \d+ lanes?\n", screen)
+    assert re.search(r"dispatchers +\S+, version \S+, has run for .* holds (\d+ lanes?|no lane)\n", screen)
 
     failing = (await terminal.run("merchants", "--failing")).splitlines()
     assert len([line for line in failing if not line.startswith("  ")]) == 2

@@ -445,7 +445,7 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
     await idle.note(Heartbeat(0, 0, [], [], {}))
     await unready.note(Heartbeat(2, 0, ["no key", "no schema"], ["clock"], {}))
     said = await screen()
-    assert "dispatchers unready is not ready: no key; no schema idle, version 1.2.3, works for" in said
+    assert "dispatchers unready is not ready: no key; no schema idle, version 1.2.3, has run for" in said
     _, out, _ = await explain("--json", command="status")
     beats = {beat["owner"]: beat for beat in json.loads(out)["heartbeats"]}
     assert (beats["unready"]["faults"], beats["unready"]["lanes"], beats["unready"]["reasons"]) == (
@@ -460,7 +460,7 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
     assert "idle was last heard of SPAN ago" in await screen(), "nobody else works"
     await unready.note(Heartbeat(2, 0, [], [], {}))
     said = await screen()
-    assert "unready, version 1.2.3, works for" in said
+    assert "unready, version 1.2.3, has run for" in said
     assert "idle" not in said
 
 

@@ -114,7 +114,7 @@ def test_what_is_worth_a_look_and_what_is_bad(change: dict[str, object], worse: 
 @pytest.mark.parametrize(
     ("change", "level", "words"),
     [
-        ({}, Level.GOOD, "host/1/a, version 1.2.3, works for 1 h and holds 0 lanes"),
+        ({}, Level.GOOD, "host/1/a, version 1.2.3, has run for 1 h and holds no lane"),
         (
             {"is_ready": False, "reasons": ["no\x1bkey"]},
             Level.BAD,
@@ -146,7 +146,7 @@ def test_a_screen_has_few_dispatchers_and_those_first_that_do_not_work() -> None
     first, *_, last = (say(finding.said, "en", UTC) for finding in told)
     assert (first, last) == ("broken has a fault of its own: clock", "and 5 more")
     assert len(told) == MAX_SHOWN + 1
-    assert say(told[2].said, "en", UTC).endswith("works for 1 h and holds 3 lanes"), "as they are held now"
+    assert say(told[2].said, "en", UTC).endswith("has run for 1 h and holds 3 lanes"), "as they are held now"
 
 
 @given(status, st.sampled_from(LANGUAGES))

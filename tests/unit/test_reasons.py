@@ -1,6 +1,7 @@
 """What programs say in English is recognised, every sentence of it, and said in other languages."""
 
 import ast
+import re
 from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
@@ -15,7 +16,19 @@ from tests.unit.test_guard import URLS
 from webhook_dispatcher.diagnosis.reasons import KEYS, MAX_READ, OTHER, read
 from webhook_dispatcher.diagnosis.vocabulary import say
 from webhook_dispatcher.transport.addresses import forbidden_use, parse_address
+from webhook_dispatcher.transport.failures import (
+    ConnectFailed,
+    Disconnected,
+    HandshakeFailed,
+    Malformed,
+    NameFailed,
+    OutOfTime,
+    Phase,
+    Unsendable,
+    classify,
+)
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.proxy import classify_proxy
 from webhook_dispatcher.words import template
 
 SOURCE = Path(webhook_dispatcher.__file__).parent
@@ -31,12 +44,23 @@ SPOKEN = (
     ),
 )
 LISTED = {
-    "app/daemon.py": "readiness",
-    "dispatch/health/own_faults.py": "reasons",
-    "dispatch/health/outage.py": "failed",
-    "dispatch/control/long_running.py": "PAUSED",
+    "app/daemon.py": {"readiness"},
+    "dispatch/attempt.py": {"_BADLY_SIGNED"},
+    "dispatch/health/own_faults.py": {"reasons"},
+    "dispatch/health/outage.py": {"failed"},
+    "dispatch/control/long_running.py": {"PAUSED"},
+    "dispatch/recorder.py": {"_REFUSED"},
+    "domain/event.py": {"fault"},
+    "transport/certificates.py": {"CertificateRefused", "words_for", "_expired", "_misnamed"},
+    "transport/failures.py": {"Phase"},
+    "transport/proxy.py": {"_refusal"},
+    "transport/resolver.py": {"_WORDS", "OSError", "ResolverFault", "TooManyAddresses", "Forbidden"},
+    "transport/sender.py": {"Failure"},
 }
 """Where sentences are not given to one of those, but put together: by a function or constant."""
+
+
+WITH_DOCSTRINGS = (ast.FunctionDef, ast.ClassDef)
 
 
 def sentences(node: ast.AST) -> Iterator[str]:
@@ -54,9 +78,9 @@ def name_of(node: ast.AST) -> str:
     match node:
         case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
             return name
-        case ast.AnnAssign(target=ast.Name(id=name)):
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
             return name
-        case ast.FunctionDef(name=name):
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             return name
         case _:
             return ""
@@ -65,19 +89,19 @@ def name_of(node: ast.AST) -> str:
 def spoken(path: str, names: set[str]) -> set[str]:
     tree = ast.parse((SOURCE / path).read_text(encoding="utf-8"))
     found = {each for node in ast.walk(tree) if name_of(node) in names for each in sentences(node)}
-    documented = {ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    documented = {ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, WITH_DOCSTRINGS)}
     return found - documented
 
 
 ALL = sorted(
     set.union(
-        *(spoken(path, SAYING) for path in SPOKEN), *(spoken(path, {name}) for path, name in LISTED.items())
+        *(spoken(path, SAYING) for path in SPOKEN), *(spoken(path, names) for path, names in LISTED.items())
     )
 )
 
 
 def test_the_sources_say_what_they_said() -> None:
-    assert len(ALL) > 45
+    assert len(ALL) > 75
 
 
 @pytest.mark.parametrize("sentence", ALL)
@@ -85,6 +109,35 @@ def test_every_sentence_of_ours_is_known(sentence: str) -> None:
     found = read(sentence)
     assert found.key != OTHER
     assert say(found, "ru", UTC) != say(found, "en", UTC) != say(found, "uz", UTC)
+
+
+def failed(error: Exception, cause: Exception | None = None) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+ENDS = [
+    OutOfTime(10),
+    failed(NameFailed(), OSError(None, "name does not exist")),
+    failed(ConnectFailed(), RuntimeError()),
+    failed(HandshakeFailed(), ConnectionResetError(104, "")),
+    failed(HandshakeFailed()),
+    Disconnected(),
+    ConnectionResetError(104, ""),
+    Malformed(),
+    Unsendable(),
+]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("phase", Phase)
+def test_why_an_attempt_failed_is_known(error: Exception, phase: Phase) -> None:
+    for failure in (classify(error, phase), classify_proxy(error, phase)):
+        found = read(failure.detail)
+        assert say(found, "en", UTC) == failure.detail
+        told = say(found, "ru", UTC)
+        # What stays are names of errors.
+        assert set(re.findall("[A-Za-z]+", told)) <= {"TLS", "HTTP", "ECONNRESET"}, told
 
 
 @pytest.mark.parametrize("url", [url for url, _, reason in URLS if reason.startswith("url:")])

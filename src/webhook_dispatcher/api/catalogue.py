@@ -86,6 +86,9 @@ RANGES = (
     CodeRange(-14001, -14005, "webhook"),
 )
 
+NOT_FOUND_BEHIND = (-3001, -5001, -6001)
+"""The charge service's, which have words of their own: a charge, merchant or recipient is not there."""
+
 _ROWS: Mapping[int, tuple[int, str]] = {
     VALIDATION_FAILED: (422, "validation"),
     WRONG_CREDENTIALS: (401, "authentication"),
@@ -142,12 +145,12 @@ CAUSES: Mapping[int, tuple[str, ...]] = MappingProxyType(
 
 
 def entry_of(code: int) -> Entry:
-    """Return a code's row; within a known range that one's words; otherwise the internal error's."""
+    """Return a code's row; in a known range, its own words or the range's; else the internal error's."""
     if (entry := CATALOGUE.get(code)) is not None:
         return entry
     for known in RANGES:
         if code in known:
-            return Entry(None, known.type, known.type)
+            return Entry(None, known.type, str(code) if code in NOT_FOUND_BEHIND else known.type)
     return CATALOGUE[INTERNAL]
 
 

@@ -37,6 +37,8 @@ class Nothing(Model):
     """No fields at all."""
 
 
+INSTANTS = {"greater_than_equal": "not_before", "less_than": "before"}
+"""What is said of a bound that is an instant, which pydantic gives as text."""
 SAME_AS = {
     "string_type": "string",
     "string_unicode": "string",
@@ -135,9 +137,19 @@ def _detail(error: ErrorDetails, language: Language) -> Detail:
 
 def _said(kind: str, values: Mapping[str, Any], language: Language) -> str:
     otherwise = words.template("field.otherwise", language)
+    if isinstance(values.get("ge", values.get("lt")), str):
+        kind = INSTANTS.get(kind, kind)
     try:
         text = words.template(f"field.{SAME_AS.get(kind, kind)}", language)
     except KeyError:
         return otherwise
     needed = {name for _, name, _, _ in Formatter().parse(text) if name}
-    return text.format_map(values) if needed <= values.keys() else otherwise
+    shown = {
+        name: _chosen(value, language) if name == "expected" else value for name, value in values.items()
+    }
+    return text.format_map(shown) if needed <= values.keys() else otherwise
+
+
+def _chosen(expected: str, language: Language) -> str:
+    """Write choices between which pydantic put an English "or"."""
+    return expected.replace(" or ", f" {words.template('field.or', language)} ")

@@ -401,7 +401,7 @@ def _dispatcher(now: datetime, dispatcher: DispatcherFacts) -> Finding:
         told = said("dispatcher_faulty", owner=dispatcher.owner, faults=_read(dispatcher.faults))
         return Finding("dispatchers", told, Level.BAD, said("look_at_machine"))
     told = said(
-        "dispatcher_works",
+        "dispatcher_works" if dispatcher.lanes else "dispatcher_idles",
         owner=dispatcher.owner,
         version=dispatcher.version,
         since=now - dispatcher.started_at,

@@ -25,9 +25,16 @@ KEYS = """
     no_delivery still_in_order rejected_suspended was_delivered id_is_owed object_is_lost state_unknown
     nothing_owed no_longer_owed rejected_paused rejected_all_paused rejected_secret args_no_object
     command_unknown progress_malformed args_instant args_offset args_flag args_choice args_count
+    attempt_timeout phase_reaching_proxy phase_asking_proxy phase_turn phase_resolving phase_connecting
+    phase_handshaking phase_waiting phase_reading name_unreadable name_nonexistent name_no_address
+    name_server_failed name_server_refused name_servers_silent name_servers_unreached names_crowded
+    unknown_names_crowded name_many_addresses name_forbidden certificate_unreadable certificate_expired
+    chain_expired certificate_early certificate_other_names certificate_no_name answer_malformed
+    request_unwritable no_connection closed_in_handshake closed_in_phase proxy_failed proxy_answered
+    proxy_https_only sender_closed signature_wrong created_at_beyond object_malformed outcome_refused
     address_denied address_not_public args_text args_scope args_whom args_before args_needs
-    another_database_silent
-""".split()  # noqa: SIM905 (seventy are read more easily without quotes)
+    another_database_silent broken_in_handshake broken_in_phase
+""".split()  # noqa: SIM905 (a hundred are read more easily without quotes)
 """Those that begin with a fact stand behind those that are more exact."""
 OTHER = "as_written"
 REASON = "reason"

@@ -24,7 +24,6 @@ from webhook_dispatcher.console.pages.filters import (
     said,
 )
 from webhook_dispatcher.console.rendering import counted, delivery_path, label, with_query
-from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import (
     LONG_AGO,
@@ -413,7 +412,7 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
         else "",
         "presets": [
             (
-                texts.say("act.last", asked.reader.language, span=amounts.span(span, asked.reader.language)),
+                texts.say("act.last", asked.reader.language, count=span // timedelta(hours=1)),
                 _preview_path([*kept, (PREFIX + "since", (now - span).isoformat()), *choices]),
             )
             for span in PRESETS
