@@ -115,9 +115,8 @@ def faults(folder: Path = WORDS) -> Iterator[str]:
             continue
         found = read(path, language)
         yield from (f"{path.name}: {fault}" for fault in _faults_of(english, found, language))
-        if path.read_bytes() != written(
-            english if language == DEFAULT else merged(english, found, language), language
-        ):
+        wanted = english if language == DEFAULT else merged(english, found, language)
+        if path.read_bytes() != written(wanted, language):
             yield f"{path.name} is not as make words writes it"
         made = folder / f"{language}.mo"
         if not made.exists() or made.read_bytes() != compiled(found, language):
@@ -163,9 +162,8 @@ def write(folder: Path = WORDS) -> None:
 
 def unsaid(keys: Collection[str]) -> Iterator[str]:
     """Say which texts nothing says, and which are said and are not there."""
-    console, diagnosis, api = Code("console"), Code("diagnosis"), Code("api")
-    codes = {entry.text for entry in CATALOGUE.values()} | {known.type for known in RANGES}
-    codes |= {*map(str, NOT_FOUND_BEHIND)}
+    console, diagnosis, api = map(Code.of, ("console", "diagnosis", "api"))
+    codes = {*map(str, [*CATALOGUE, *NOT_FOUND_BEHIND]), *(known.type for known in RANGES)}
     codes |= {f"{code}.{cause}" for code, causes in CAUSES.items() for cause in causes if cause != STATE}
     is_said: Mapping[str, Callable[[str], object]] = {
         "api": codes.__contains__,
@@ -174,11 +172,10 @@ def unsaid(keys: Collection[str]) -> Iterator[str]:
         "label": lambda name: set(re.findall(r"\w+", name)) <= _all_words(),
         "said": lambda name: name in {*KEYS, OTHER} or diagnosis.says(name),
     }
-    yield from (
-        f"{ENGLISH}: nothing says {key}"
-        for key in keys
-        if not is_said[key.split(".")[0]](key.partition(".")[2])
-    )
+    for key in keys:
+        system, _, name = key.partition(".")
+        if system not in is_said or not is_said[system](name):
+            yield f"{ENGLISH}: nothing says {key}"
     groups = {key.split(".")[1] for key in keys if key.startswith("console.")}
     named = {
         *(
@@ -202,9 +199,14 @@ def _all_words() -> set[str]:
 class Code:
     """What sources in a folder name: as a whole, or put together of a beginning or an end and some word."""
 
-    def __init__(self, folder: str) -> None:
+    @classmethod
+    @cache
+    def of(cls, folder: str) -> "Code":
+        """Read a folder."""
         files = [path for path in (PACKAGE / folder).rglob("*") if path.suffix in (".py", ".html")]
-        text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+        return cls("\n".join(path.read_text(encoding="utf-8") for path in files))
+
+    def __init__(self, text: str) -> None:
         self.literals = set(re.findall(r"""["'](\w+(?:\.\w+)*)["']""", text))
         given = re.findall(r"""(?:\bsaid\(|\bkey =)\s*"(\w+)"(?: if [^"]* else "(\w+)")?""", text)
         self.given = {name for names in given for name in names if name}
