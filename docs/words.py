@@ -166,6 +166,7 @@ def unsaid(keys: Collection[str]) -> Iterator[str]:
     codes = {*map(str, [*CATALOGUE, *NOT_FOUND_BEHIND]), *(known.type for known in RANGES)}
     codes |= {f"{code}.{cause}" for code, causes in CAUSES.items() for cause in causes if cause != STATE}
     is_said: Mapping[str, Callable[[str], object]] = {
+        "amount": lambda name: {name, f"amount.{name}"} & diagnosis.literals,
         "api": codes.__contains__,
         "console": console.says,
         "field": lambda name: name in get_args(ErrorType) or {name, f"field.{name}"} & api.literals,

@@ -1,17 +1,13 @@
 """Instants, spans, numbers and lists, as people of each language write them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
+from webhook_dispatcher import words
 from webhook_dispatcher.domain.language import Language
 
-_UNITS: Mapping[Language, tuple[tuple[int, str], ...]] = {
-    "en": ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")),
-    "ru": ((86_400, "д"), (3_600, "ч"), (60, "мин"), (1, "с")),
-    "uz": ((86_400, "kun"), (3_600, "soat"), (60, "daqiqa"), (1, "soniya")),
-}
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _POINT: Mapping[Language, str] = {"en": ".", "ru": ",", "uz": ","}
-_AND: Mapping[Language, str] = {"en": "and", "ru": "и", "uz": "va"}
 
 
 def number(count: int, language: Language) -> str:
@@ -38,14 +34,14 @@ def at(instant: datetime, zone: tzinfo) -> str:
 def span(duration: timedelta, language: Language) -> str:
     """Write how long something takes, by its two largest units; tenths where it is short."""
     seconds = max(duration.total_seconds(), 0)
-    units = _UNITS[language]
+    units = [(size, words.template(f"amount.{name}", language)) for size, name in _UNITS]
     if seconds < 20:
         short = f"{seconds:.1f}".removesuffix(".0").replace(".", _POINT[language])
         return f"{short} {units[-1][1]}"
     return " ".join(_parts(int(seconds), units))
 
 
-def _parts(seconds: int, units: tuple[tuple[int, str], ...]) -> list[str]:
+def _parts(seconds: int, units: Sequence[tuple[int, str]]) -> list[str]:
     """Split seconds into units, two from the first that is not nought on; what is nought is left out."""
     parts = []
     for size, unit in units:
@@ -58,7 +54,7 @@ def _parts(seconds: int, units: tuple[tuple[int, str], ...]) -> list[str]:
 
 def joined(count: int, language: Language) -> list[str]:
     """Return what stands before each item of a list of so many, as in a sentence."""
-    between = [""] + [", "] * (count - 2) + [f" {_AND[language]} "]
+    between = [""] + [", "] * (count - 2) + [f" {words.template('amount.and', language)} "]
     return between if count > 1 else [""] * count
 
 
