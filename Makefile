@@ -211,7 +211,7 @@ check: $(READY) ## Lint, format, types, layers, the reference, words, migrations
 	try $(PYTHON) -m docs.reference --check; \
 	try $(PYTHON) -m docs.tree --check; \
 	try $(PYTHON) -m docs.words --check; \
-	try $(VENV)/bin/squawk migrations/sql/*.sql; \
+	try $(VENV)/bin/squawk $$(find migrations -name '*.sql'); \
 	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
 

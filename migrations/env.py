@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from webhook_dispatcher.storage.connection import connect, connect_as_owner
 
-PREAMBLE = Path(__file__).parent / "sql" / "0000_roles_and_schema.sql"
+PREAMBLE = Path(__file__).parent / "roles.sql"
 PATIENCE = timedelta(minutes=10)
 """How long one file may take; each sets shorter time-outs of its own for its locks and statements."""
 ALONE = "SELECT pg_advisory_xact_lock(hashtext('webhook.migrate'))"

@@ -67,7 +67,7 @@ def lines_naming(pattern: str, files: Iterable[str] = FILES, steps: int = MAX_ST
 
 def statements_using(migration: str) -> set[str]:
     """Return the statements that use what the end of a migration defines, by functions and views too."""
-    parts = [part for path in _sql("migrations/sql") for part in _PART.split(text_of(path))]
+    parts = [part for path in _sql("migrations") for part in _PART.split(text_of(path))]
     users = [(match[1], part) for part in parts if (match := _USER.match(part))]
     new, found = set(re.findall(r"\bwebhook\.(\w+)", _PART.split(migration)[-1])[:1]), set[str]()
     while new:
@@ -79,7 +79,7 @@ def statements_using(migration: str) -> set[str]:
 
 
 def _sql(folder: str) -> list[str]:
-    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).glob("*.sql"))]
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).rglob("*.sql"))]
 
 
 def _names(text: str, objects: set[str]) -> bool:

@@ -1,11 +1,11 @@
-"""What dispatchers run with, and who failed lately, for the console."""
+"""The first schema; named for the last file it was made from, so that a database which that made has it."""
 
 from webhook_dispatcher.storage.migration import run_sql_file
 
 revision = "0020_what_dispatchers_run_with"
-down_revision = "0019_given_up"
+down_revision = None
 
 
 def upgrade() -> None:
-    """Apply the SQL file of the same name."""
-    run_sql_file(f"{revision}.sql")
+    """Apply schema.sql, the whole schema in one file."""
+    run_sql_file("schema.sql")

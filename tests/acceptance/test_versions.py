@@ -1,19 +1,14 @@
-"""Two versions of the program on one database, across a migration. Source: ADR 0007.
-
-The next version is made here: a copy of this one with one more migration, whose column its code uses.
-"""
+"""Two versions of the program on one database, across a migration. Source: ADR 0007."""
 
 import asyncio
 import re
-import shutil
-import textwrap
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.acceptance.installation import IN_SCALED_TIME, Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions, start_daemons
+from tests.acceptance.next_version import ADDS, NEW_TYPE, NEXT, RECORDED_BY_NEXT, ROOT, NextVersion
 from tests.acceptance.processes import Daemon
 from tests.servers.damage import documented
 from tests.waiting import until, until_found
@@ -21,90 +16,15 @@ from webhook_dispatcher.local.arrivals import overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
-ROOT = Path(__file__).parents[2]
 MERCHANTS = [f"m{number:02}" for number in range(20)]
 RATE = 60.0
-NEXT = SCHEMA_VERSION + 1
-ADDS = f"""
-    SET lock_timeout = '5s';
-    SET statement_timeout = '1min';
-    SET ROLE webhook_owner;
-    ALTER TABLE webhook.lane ADD COLUMN recorded_by integer DEFAULT {SCHEMA_VERSION};
-    CREATE INDEX lane_recorded_by ON webhook.lane (recorded_by);
-    UPDATE webhook.state SET schema_version = {NEXT};
-"""
 BREAKS = f"UPDATE webhook.state SET compatible_from = {NEXT};"
-RECORDED_BY_NEXT = f"SELECT count(*) FROM webhook.lane WHERE recorded_by = {NEXT}"
-USES = ("recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),", f"recorded_by = {NEXT},")
-"""A line of the statement that records outcomes, and what the next version has behind it."""
-NEW_TYPE = "charge.invented"
-MIGRATIONS = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "migrations/sql").glob("*.sql"))]
-RULES_BEGIN = "CREATE OR REPLACE FUNCTION webhook.event_can_be_sent("
-RULES = [text for text in MIGRATIONS if RULES_BEGIN in text][-1].partition(RULES_BEGIN)[2].partition("$$;")[0]
-ALLOWS = f"{RULES_BEGIN}{RULES}$$;".replace("'webhook.test'", f"'webhook.test', '{NEW_TYPE}'")
+SCHEMA = (ROOT / "migrations/schema.sql").read_text(encoding="utf-8")
+RULES = SCHEMA.partition("CREATE FUNCTION webhook.event_can_be_sent(")[2].partition("$$;")[0]
+ALLOWS = f"CREATE OR REPLACE FUNCTION webhook.event_can_be_sent({RULES}$$;".replace(
+    "'webhook.test'", f"'webhook.test', '{NEW_TYPE}'"
+)
 """What the rules for producers' rows become with one more type."""
-REVISION = '''
-    """One more."""
-
-    from webhook_dispatcher.storage.migration import run_sql_file
-
-    revision = "{name}"
-    down_revision = "{before}"
-
-
-    def upgrade() -> None:
-        """Apply the SQL file of the same name."""
-        run_sql_file(f"{{revision}}.sql")
-'''
-
-
-class NextVersion(NamedTuple):
-    """A checkout of the next version."""
-
-    root: Path
-
-    @classmethod
-    def make(cls, root: Path, migration: str) -> "NextVersion":
-        """Copy this version, and add a migration and a statement that uses it."""
-        # Compiled files too: they stay valid, and three programs start from here.
-        shutil.copytree(ROOT / "src", root / "src")
-        shutil.copytree(ROOT / "migrations", root / "migrations")
-        latest = sorted((root / "migrations/versions").glob("0*.py"))[-1].stem
-        name = f"{NEXT:04}_next"
-        (root / "migrations/sql" / f"{name}.sql").write_text(textwrap.dedent(migration))
-        revision = textwrap.dedent(REVISION).lstrip().format(name=name, before=latest)
-        (root / "migrations/versions" / f"{name}.py").write_text(revision)
-        storage = root / "src/webhook_dispatcher/storage"
-        replace(storage / "sql/recording.sql", USES[0], "\n".join(USES))
-        return cls(root)
-
-    async def migrate(self, installation: Installation) -> None:
-        """Bring the schema to this version while everything goes on."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PYTHONPATH", str(self.root / "src"))
-            dsn = installation.database.dsn("postgres")
-            done = await asyncio.to_thread(installation.command, "migrate", MIGRATION_DATABASE_URL=dsn)
-        assert done.returncode == 0, done.stderr
-
-    def learn_type(self) -> None:
-        """Let this version know one more event type."""
-        types = '    "charge.fiscal_failed",\n'
-        replace(self.root / "src/webhook_dispatcher/domain/event.py", types, f'{types}    "{NEW_TYPE}",\n')
-
-    async def start(self, installation: Installation, **changed: str) -> Daemon:
-        """Start a daemon of this version."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PYTHONPATH", str(self.root / "src"))
-            daemon = installation.spawn(**changed)
-        await daemon.logged("daemon.started", PATIENCE)
-        return daemon
-
-
-def replace(file: Path, old: str, new: str) -> None:
-    """Replace the one occurrence of a text."""
-    text = file.read_text(encoding="utf-8")
-    assert text.count(old) == 1, f"{file.name} has changed: {old!r}"
-    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 async def goes_on(daemon: Daemon, more: int = 20) -> None:

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
+from tests.acceptance.next_version import ADDS, NAME, NextVersion
 from tests.servers.database import own_server
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
-from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -86,35 +87,11 @@ def test_second_database_of_a_server_has_its_roles_already(
 
 
 def test_later_migration_names_what_it_applied(
-    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE third"))
-    dsn = server.dsn("postgres", "third")
-    asyncio.run(execute(dsn, up_to("0004_rules_by_full_names")))
-    environ = {"WEBHOOK_DATABASE_URL": dsn, "WEBHOOK_INSTALLATION": "prod-eu3"}
-    assert main(["migrate"], Session(environ)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    applied = [line for line in lines if line.startswith("applied")]
-    names = (
-        "0005_what_operators_ask",
-        "0006_partner_api",
-        "0007_accounts",
-        "0008_console",
-        "0009_own_sessions",
-        "0010_feed_is_chosen",
-        "0011_lost_events",
-        "0012_operators_first",
-        "0013_kept_bytes",
-        "0014_waits_before_proofs",
-        "0015_numbers",
-        "0016_less_reach",
-        "0017_held_rotations",
-        "0018_attempts_by_hand",
-        "0019_given_up",
-        "0020_what_dispatchers_run_with",
-    )
-    assert applied == [f"applied {name}" for name in names]
-    assert "made:" not in lines
+    migrate(server, capsys)
+    done = NextVersion.make(tmp_path / "next", ADDS).run("migrate", DATABASE_URL=server.dsn("postgres"))
+    assert done.stdout.splitlines() == [f"applied {NAME}", "the schema is up to date"]
 
 
 def test_a_new_schema_has_no_index_of_the_feed_in_days_to_come_either(
@@ -129,43 +106,6 @@ def test_a_new_schema_has_no_index_of_the_feed_in_days_to_come_either(
     assert asyncio.run(fetchval(dsn, FEED)) == []
     assert migrate(server, capsys) == ["nothing was to be done", "the schema is up to date"]
     assert asyncio.run(fetchval(dsn, FEED)) == []
-
-
-OTHER_VERSIONS = pytest.mark.slow(
-    "integration/test_migrated.py::test_index_of_the_feed_stays_where_it_was_made_and_events_are"
-)
-
-
-@pytest.mark.parametrize(
-    ("version", "has_events", "is_kept"),
-    [
-        pytest.param("0005_what_operators_ask", True, False, marks=OTHER_VERSIONS),
-        pytest.param("0009_own_sessions", False, False, marks=OTHER_VERSIONS),
-        ("0009_own_sessions", True, True),
-    ],
-)
-def test_index_of_the_feed_stays_where_it_was_made_and_events_are(
-    server: EmbeddedPostgres,
-    capsys: pytest.CaptureFixture[str],
-    version: str,
-    has_events: bool,
-    is_kept: bool,
-) -> None:
-    dsn = server.dsn("postgres")
-    asyncio.run(execute(dsn, up_to(version)))
-    if has_events:
-        asyncio.run(execute(dsn, INSERT))
-    migrate(server, capsys)
-    assert asyncio.run(fetchval(dsn, "SELECT has_feed_index FROM webhook.state")) == is_kept
-    assert ("outbox_feed" in asyncio.run(fetchval(dsn, FEED))) == is_kept
-    assert is_kept or asyncio.run(fetchval(dsn, FEED)) == []
-
-
-def up_to(name: str) -> str:
-    """Return what `migrate --sql` prints, as far as one of the migrations."""
-    text, mark, _ = schema.migration_sql().partition(f"SET version_num='{name}'")
-    assert mark
-    return f"{text}{mark}; COMMIT"
 
 
 async def make_partitions(server: EmbeddedPostgres) -> None:

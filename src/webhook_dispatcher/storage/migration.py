@@ -6,10 +6,10 @@ from alembic import op
 
 
 def run_sql_file(name: str) -> None:
-    """Execute, or print in offline mode, a file of the migrations' `sql` folder as it stands."""
+    """Execute, or print in offline mode, a file of the migrations' folder as it stands."""
     context = op.get_context()
     assert context.script is not None
-    text = (Path(context.script.dir) / "sql" / name).read_text(encoding="utf-8")
+    text = (Path(context.script.dir) / name).read_text(encoding="utf-8")
     if context.as_sql:
         context.impl.static_output(text)
         return

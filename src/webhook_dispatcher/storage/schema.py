@@ -44,8 +44,9 @@ def _migrations() -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parents[1] / "migrations"
 
 
-FIRST = "0001_initial"
-SCHEMA_VERSION = max(int(file.name[:4]) for file in (_migrations() / "sql").glob("*.sql"))
+_VERSIONS = sorted(file.stem for file in (_migrations() / "versions").glob("0*.py"))
+FIRST = _VERSIONS[0]
+SCHEMA_VERSION = int(_VERSIONS[-1][:4])
 """The schema that this program is written for: the number of the last migration that it carries."""
 
 
