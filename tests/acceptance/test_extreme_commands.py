@@ -97,7 +97,7 @@ async def test_no_value_of_a_command_holds_up_another(installation: Installation
     await installation.configure("healthy")
     daemon = await start(installation)
     await serves_the_healthy(installation, daemon)
-    # An older schema has no such rule.
+    # Whoever owns the schema may have dropped the rule.
     await installation.owner.execute(
         "ALTER TABLE webhook.delivery_log DROP CONSTRAINT state_is_delivered_or_failed"
     )

@@ -269,20 +269,6 @@ async def test_keys_are_audited_and_listed_without_what_could_prove_one(
     ]
 
 
-async def test_the_first_key_ends_daemons_that_could_not_serve_the_api(
-    db: asyncpg.Connection, database: Database
-) -> None:
-    oldest = "SELECT compatible_from FROM webhook.state"
-    assert await db.fetchval(oldest) < 6
-    admin = Administration(await database.connect("webhook_admin"))
-    await admin.create_api_key("m", CLIENT, sha("s"), "shop")
-    assert await db.fetchval(oldest) == 6
-    await db.execute("UPDATE webhook.state SET compatible_from = 7")
-    await admin.create_api_key("m", "second", sha("s"), "shop")
-    assert await db.fetchval(oldest) == 7
-    await admin.connection.close()
-
-
 async def test_a_key_is_for_merchants_that_the_outbox_takes(
     admin: Administration, db: asyncpg.Connection
 ) -> None:

@@ -25,13 +25,6 @@ ENDPOINT = (
     "VALUES ('m', 'https://x/', '\\x00', 'k1')"
 )
 HOURS_AWAY = 6 * 3600.0
-# What daemons of the version before write.
-RETRY_NOW_BEFORE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), trigger = 'manual' WHERE seq = $1"
-POSTPONE_BEFORE = """
-UPDATE webhook.outbox
-SET attempts = attempts + 1, due_at = clock_timestamp() + interval '12 h', claim = NULL, trigger = 'schedule'
-WHERE seq = $1
-"""
 
 
 class Scene:
@@ -197,24 +190,6 @@ async def test_of_a_suspended_merchant_it_is_one_of_the_schedule(scene: Scene) -
     [retry] = await scene.here.claims.claim_trials(["m"], LEASE, ())
     assert retry.event.trigger == "schedule"
     assert (await scene.end(retry)).reason is FailedReason.EXHAUSTED
-
-
-async def test_daemons_of_the_version_before_count_it_as_the_schedules(scene: Scene) -> None:
-    seq = await scene.waiting(attempts=2)
-    await scene.storage.db.execute(RETRY_NOW_BEFORE, seq)
-    await scene.storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
-    record = await scene.end(await scene.claim())
-    assert record.due_at == record.at + timedelta(minutes=15), "asked for there, made here"
-
-    due_at = await scene.due_at(seq)
-    await scene.retry(seq)
-    await scene.storage.db.execute(POSTPONE_BEFORE, seq)
-    assert await scene.row(seq, "scheduled_at") == (due_at,), "asked for here, made there"
-    await make_due(scene)
-    retry = await scene.claim()
-    record = await scene.end(retry)
-    assert (retry.event.trigger, record.due_at) == ("schedule", record.at + timedelta(hours=3))
-    assert await scene.row(seq, "attempts", "scheduled_at") == (5, None)
 
 
 async def test_more_attempts_than_can_be_counted_end_the_delivery(scene: Scene) -> None:

@@ -165,7 +165,7 @@ async def test_an_index_that_was_attached_before_it_was_whole_is_made_anew(stora
     partition = next(name for name in wanted if name.startswith("delivery_log_"))
     await storage.db.execute(
         "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = $1::text::regclass",
-        f"webhook.{partition}_charge",
+        f"webhook.{partition}_charge_key_idx",
     )
     assert await migrated(storage.database, None) == [f"indexing charges in webhook.{partition}"]
     assert await indexed(storage.db) == wanted
@@ -207,23 +207,3 @@ async def test_a_partition_that_is_made_later_has_the_index(storage: StorageHarn
         "FOR VALUES FROM ('2099-01-01 00:00:00+00') TO ('2099-01-02 00:00:00+00')"
     )
     assert (await indexed(storage.db))["delivery_log_20990101"]
-
-
-@pytest.mark.parametrize("left", ["nothing", "a broken one"])
-async def test_the_outbox_gets_its_index_where_the_migration_could_not_make_it(
-    storage: StorageHarness, left: str
-) -> None:
-    await storage.insert_due("m", 60)
-    if left == "nothing":
-        await storage.db.execute("DROP INDEX webhook.outbox_out_of_order")
-    else:
-        await storage.db.execute(
-            "UPDATE pg_index SET indisvalid = false "
-            "WHERE indexrelid = 'webhook.outbox_out_of_order'::regclass"
-        )
-    said = list[str]()
-    await schema.migrate(storage.database.dsn("postgres"), tell=said.append)
-    await schema.migrate(storage.database.dsn("postgres"), tell=said.append)
-    found = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('webhook.outbox_out_of_order')"
-    assert await storage.db.fetchval(found) is True
-    assert [line for line in said if "retry" in line] == ["indexing what waits for a retry in webhook.outbox"]

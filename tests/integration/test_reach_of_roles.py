@@ -24,7 +24,7 @@ KNOWN_NUMBERS = (
     "hashtext('webhook.suspension')",
     "hashtext('webhook.notices')",
 )
-"""What versions before schema 16 took."""
+"""What locks by a number might be taken by."""
 MILESTONE = """
 INSERT INTO webhook.milestone (at, horizon, next_xid)
 SELECT clock_timestamp() - interval '16 minutes', '1', pg_snapshot_xmax(pg_current_snapshot())

@@ -51,10 +51,16 @@ FORGOTTEN = {
 
 async def dumped(database: Database) -> tuple[list[str], list[str]]:
     """Dump a schema: its definitions in their order, and its rights, which are given in whatever order."""
-    command = [client("pg_dump"), "--schema-only", "--schema=webhook", *LEFT_OUT, database.dsn("postgres")]
-    done = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)
+    command = [
+        str(client("pg_dump")),
+        "--schema-only",
+        "--schema=webhook",
+        *LEFT_OUT,
+        database.dsn("postgres"),
+    ]
+    text = await asyncio.to_thread(subprocess.check_output, command, text=True)
     # Some versions begin and end with a random word.
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("\\")]
+    lines = [line for line in text.splitlines() if not line.startswith("\\")]
     rights = [line for line in lines if line.startswith(("GRANT ", "REVOKE "))]
     return [line for line in lines if line not in rights], sorted(rights)
 

@@ -155,17 +155,6 @@ async def test_who_is_paused_or_has_no_endpoint_is_not(storage: StorageHarness, 
     assert await suspend(storage) == []
 
 
-async def test_who_has_accepted_something_is_not_whoever_sent_it(storage: StorageHarness) -> None:
-    """A daemon of the version before logs what was accepted, and leaves failing_since as it was."""
-    await fail(storage, since=timedelta(days=6), events=40)
-    await storage.db.execute(
-        "INSERT INTO webhook.attempt_log "
-        "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
-        "VALUES (gen_random_uuid(), 'm', 1, 'schedule', clock_timestamp() - interval '30 s', 5, 'delivered')"
-    )
-    assert await suspend(storage) == []
-
-
 async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: StorageHarness) -> None:
     await fail(storage, "$platform")
     await fail(storage)

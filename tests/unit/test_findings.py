@@ -96,11 +96,11 @@ def levels(found: tuple[Finding, ...]) -> dict[str, Level]:
         ({"stranded": Stranded("m1", EVENT, NOW)}, {"dispatchers": Level.BAD}),
         ({"stranded": Stranded("m1", EVENT, NOW), "holders": {"host/1/a": 1}}, {}),
         ({"dispatchers": []}, {"dispatchers": Level.BAD}),
-        ({"dispatchers": [], "holders": {"before schema 8": 1}}, {}),
+        ({"dispatchers": [], "holders": {"host/2/b": 1}}, {}),
         (
             {
                 "dispatchers": [replace(WORKS, beat_at=NOW - 2 * LONG_SILENT)],
-                "holders": {"before schema 8": 1},
+                "holders": {"host/2/b": 1},
             },
             {},
         ),

@@ -82,7 +82,7 @@ def of_dispatchers(
 ) -> tuple[Finding, ...]:
     """Say of each dispatcher whether it works; none at all is bad, and several versions are worth a note.
 
-    is_lane_held: one works, though it may be of a version that does not note itself.
+    is_lane_held: one works, though it may not have noted itself yet.
     """
     versions = sorted({each.version for each in dispatchers if now - each.beat_at <= SILENT})
     of_all = []
@@ -382,7 +382,7 @@ def _noted(facts: StatusFacts) -> Sequence[Finding]:
 
 
 def _unnoted(facts: StatusFacts) -> Iterator[Finding]:
-    """Name who holds lanes and has not noted itself: of a version before schema 8, or begun just now."""
+    """Name who holds lanes and has not noted itself: who has begun just now."""
     noted = {dispatcher.owner for dispatcher in facts.dispatchers}
     for owner, lanes in facts.holders.items():
         if owner not in noted:

@@ -1,13 +1,10 @@
 """Indexes that an installation may do without: made, and dropped, beside a system that runs.
 
-By one deliveries are found by their charge: a migration makes it in a new schema. By the other merchants read
+By one deliveries are found by their charge: a new schema has it. By the other merchants read
 their events in order: who runs the Partner API asks for it. What may have rows is indexed here, concurrently,
 one table after the other, the newest partition first: days of log take a while, and whoever interrupts it
 goes on with the next `migrate`. Two at once would wait for each other: the second waits until the first has
 ended.
-
-The indexes by which merchants' lists find what waits for a retry (`outbox_out_of_order`) and what failed
-(`delivery_log_given_up`) are made here too, where there may be rows: nobody does without them.
 """
 
 import itertools
@@ -49,7 +46,6 @@ class _Index:
     suffix: str
     indexed: str
     what: str
-    is_of_outbox: bool = True
 
     @property
     def parent(self) -> str:
@@ -58,12 +54,6 @@ class _Index:
 
 _CHARGE = _Index("charge", '((webhook.charge_key(object) COLLATE "C"))', "charges")
 _FEED = _Index("feed", "(merchant_id, xid, seq) WHERE xid >= '0'", "the feed of events")
-_GIVEN_UP = _Index(
-    "given_up",
-    "(merchant_id, seq) WHERE state = 'failed' AND attempts >= -32768",
-    "what failed",
-    is_of_outbox=False,
-)
 
 
 async def settle(dsn: str, wanted: ChosenIndexes, tell: Callable[[str], None]) -> None:
@@ -77,30 +67,13 @@ async def settle(dsn: str, wanted: ChosenIndexes, tell: Callable[[str], None]) -
             # Asked again and again: a session that waited for the lock would be waited for by the index.
             while not await connection.fetchval(_STATEMENTS["lock_chosen_indexes"].text):
                 await connection.execute(_MOMENT)
-            await _make_outbox_order(connection, tell)
             chosen = await connection.fetchrow(_STATEMENTS["choose_indexes"].text, wanted.charge, wanted.feed)
             assert chosen is not None
             for index, is_wanted in (
                 (_CHARGE, chosen["has_charge_index"]),
                 (_FEED, chosen["has_feed_index"]),
-                (_GIVEN_UP, True),
             ):
                 await (_make if is_wanted else _drop)(connection, index, tell)
-
-
-async def _make_outbox_order(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
-    """Index what waits out of order, if the migration could not; one that was interrupted is made anew."""
-    is_valid = await connection.fetchval(_STATEMENTS["has_outbox_order"].text)
-    if is_valid:
-        return
-    tell("indexing what waits for a retry in webhook.outbox")
-    await connection.execute("SET lock_timeout = 0")
-    if is_valid is False:
-        await connection.execute("DROP INDEX CONCURRENTLY webhook.outbox_out_of_order")
-    await connection.execute(
-        "CREATE INDEX CONCURRENTLY outbox_out_of_order ON webhook.outbox (merchant_id, seq) "
-        "WHERE due_at IS NOT NULL"
-    )
 
 
 async def _make(connection: asyncpg.Connection, index: _Index, tell: Callable[[str], None]) -> None:
@@ -111,9 +84,8 @@ async def _make(connection: asyncpg.Connection, index: _Index, tell: Callable[[s
             tell,
         )
     for table in await connection.fetch(_STATEMENTS["read_unindexed"].text, index.suffix):
-        if table["is_partition"] or index.is_of_outbox:
-            tell(f"indexing {index.what} in webhook.{table['relation']}")
-            await _index(connection, index, table, tell)
+        tell(f"indexing {index.what} in webhook.{table['relation']}")
+        await _index(connection, index, table, tell)
 
 
 async def _index(

@@ -33,7 +33,6 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
 def to_retry(row: asyncpg.Record) -> ClaimedRetry:
     """Map a claimed row.
 
-    One that a daemon of the version before made due by hand has no scheduled_at, and is the schedule's.
     Where there are more attempts than can be counted, all are: the schedule is over.
     """
     event = to_event(row, row["attempts"])

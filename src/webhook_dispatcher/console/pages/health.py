@@ -111,7 +111,7 @@ class HealthPage:
 
 def _chosen(dispatchers: Sequence[DispatcherRow]) -> Sequence[Chosen]:
     """Say what the dispatchers that are alive have chosen, and who has it where they differ."""
-    noted = [(row.host, row.settings) for row in dispatchers if row.is_alive and row.settings is not None]
+    noted = [(row.host, row.settings) for row in dispatchers if row.is_alive]
     found = []
     for name in sorted({name for _, settings in noted for name in settings}):
         hosts: dict[str | None, set[str]] = {}

@@ -33,8 +33,7 @@ class DispatcherRow:
     """A dispatcher as it last noted itself.
 
     lanes: that it held; retries: in flight. reason: why it was not ready. faults: each of its own, in words.
-    settings: that are not as they are by default, by name; None: of a version that does not say. is_alive: it
-    did so within SILENT.
+    settings: that are not as they are by default, by name. is_alive: it did so within SILENT.
     """
 
     owner: str
@@ -47,7 +46,7 @@ class DispatcherRow:
     is_ready: bool
     reasons: Sequence[str]
     faults: Sequence[str]
-    settings: Mapping[str, str] | None
+    settings: Mapping[str, str]
     is_alive: bool
 
 
@@ -141,7 +140,7 @@ class Overviews:
         Where one is alive, those are left out that have been silent for long.
         """
         rows = [
-            DispatcherRow(**{**row, "settings": row["settings"] and json.loads(row["settings"])})
+            DispatcherRow(**{**row, "settings": json.loads(row["settings"])})
             for row in await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         ]
         # Not by the latest: that may be by the clock of a server that is not there any more.

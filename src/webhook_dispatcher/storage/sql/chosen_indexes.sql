@@ -1,11 +1,10 @@
--- Which of the indexes that an installation may do without are there, and whether the outbox lacks its own.
+-- Which of the indexes that an installation may do without are there.
 
 -- name: lock_chosen_indexes
--- Keep others from making or dropping them until this connection is closed. By the name of the first one: `migrate` of
--- the version before knows no other.
+-- Keep others from making or dropping them until this connection is closed.
 -- row: is_locked boolean
 -- order: one row; false while somebody else does so
-SELECT pg_try_advisory_lock(hashtext('webhook.charge_index')) AS is_locked;
+SELECT pg_try_advisory_lock(hashtext('webhook.chosen_indexes')) AS is_locked;
 
 -- name: choose_indexes
 -- Remember which there are to be, and say what was chosen; null is as before.
@@ -63,13 +62,3 @@ WHERE
         ELSE left_over.indisvalid IS NOT TRUE
     END
 ORDER BY owner.relname DESC;
-
--- name: has_outbox_order
--- Tell whether the outbox has the index of what is out of order.
--- row: is_valid boolean
--- order: one row; null where there is none
-SELECT (
-    SELECT pg_index.indisvalid
-    FROM pg_index
-    WHERE pg_index.indexrelid = to_regclass('webhook.outbox_out_of_order')
-) AS is_valid;

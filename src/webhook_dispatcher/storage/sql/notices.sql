@@ -4,8 +4,7 @@
 
 -- name: may_report
 -- Become the one who reports until this transaction ends: true if the platform has an endpoint, is owed few
--- enough notices, and nobody else is at it. That endpoint's row is the lock: roles that only read cannot take it. A
--- dispatcher of the version before has another, and may tell of the same merchant beside; of no failure twice.
+-- enough notices, and nobody else is at it. That endpoint's row is the lock: roles that only read cannot take it.
 -- $1 max_owed bigint
 -- row: may_report boolean
 -- order: one row
@@ -110,9 +109,7 @@ SELECT
 
 -- name: report_failing
 -- Tell of merchants that have only failed for so long: by a failure of the last minute, since without attempts nobody
--- knows, and by three events, since one alone may be at fault. None of the schedule's latest attempts may have been
--- accepted: a dispatcher of the version before leaves failing_since as it is. Found without locks, then locked and
--- looked at again.
+-- knows, and by three events, since one alone may be at fault. Found without locks, then locked and looked at again.
 -- $1 failing_after interval
 -- $2 max_merchants bigint
 -- row: notices bigint, has_more boolean
@@ -130,14 +127,10 @@ found AS MATERIALIZED (
         AND lane.merchant_id <> '$platform'
         AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id)
         AND (
-            SELECT
-                CASE
-                    WHEN count(*) FILTER (WHERE latest.outcome = 'delivered' AND latest.trigger = 'schedule') = 0
-                        THEN count(DISTINCT latest.event_id) FILTER (WHERE latest.outcome NOT IN ('delivered', 'unsendable'))
-                END
+            SELECT count(DISTINCT latest.event_id) FILTER (WHERE latest.outcome NOT IN ('delivered', 'unsendable'))
             FROM (
                 SELECT
-                    attempt_log.event_id, attempt_log.outcome, attempt_log.trigger,
+                    attempt_log.event_id, attempt_log.outcome,
                     attempt_log.started_at + attempt_log.duration_ms * interval '1 millisecond' AS ended_at
                 FROM webhook.attempt_log
                 WHERE

@@ -3,8 +3,7 @@
 
 -- name: find_to_suspend
 -- Name merchants to be suspended. A fresh failure decides: while no dispatcher ran, nothing can have succeeded. So
--- do the events among the latest attempts: one event says little, however often it was tried; and none of the schedule's
--- may have been accepted: a dispatcher of the version before leaves failing_since as it is. A test event's says nothing.
+-- do the events among the latest attempts: one event says little, however often it was tried.
 -- $1 suspend_after interval
 -- $2 min_events bigint
 -- $3 latest_attempts bigint
@@ -16,10 +15,9 @@ SELECT lane.merchant_id
 FROM webhook.lane
 CROSS JOIN LATERAL (
     SELECT
-        count(DISTINCT made.event_id) FILTER (WHERE made.outcome NOT IN ('delivered', 'unsendable')) AS events,
-        count(*) FILTER (WHERE made.outcome = 'delivered' AND made.trigger = 'schedule') AS accepted
+        count(DISTINCT made.event_id) FILTER (WHERE made.outcome NOT IN ('delivered', 'unsendable')) AS events
     FROM (
-        SELECT attempt_log.event_id, attempt_log.outcome, attempt_log.trigger
+        SELECT attempt_log.event_id, attempt_log.outcome
         FROM webhook.attempt_log
         WHERE
             attempt_log.merchant_id = lane.merchant_id
@@ -38,7 +36,6 @@ WHERE
     AND lane.merchant_id <> '$platform'
     AND (SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id) IS NOT NULL
     AND tried.events >= $2
-    AND tried.accepted = 0
 LIMIT $4;
 
 -- name: suspend_lanes
