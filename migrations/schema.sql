@@ -6,8 +6,8 @@
 --  3. Merchants: endpoints and lanes       9. Sealed secrets               15. Console: accounts and sessions
 --  4. The log of deliveries and attempts  10. Partner API: keys, tokens    16. Console: what operators change
 --  5. What is read of deliveries          11. Partner API: limits          17. Console: what is shown
---  6. Audit                               12. Partner API: a merchant's    18. Rights, role by role
---                                             own
+--  6. Audit                               12. Partner API: one's own       18. Rights, role by role
+--
 -- Roles are made by roles.sql. All functions that run with their owner's rights name their search_path.
 SET lock_timeout = '5s';
 SET statement_timeout = '1min';
@@ -1420,7 +1420,7 @@ BEGIN
 END
 $$;
 
--- 12. Partner API: a merchant's own
+-- 12. Partner API: one's own
 
 -- What merchants see of themselves. A statement that forgets bearer() finds nothing here. Nothing but the view's own condition,
 -- and what cannot tell anything, is asked of another's row: whoever connects may make functions in pg_temp, and one that costs

@@ -26,6 +26,11 @@ def test_every_version_follows_the_one_before_and_the_last_is_the_programs() -> 
     assert [int(name[:4]) for name in NAMES] == list(range(first, SCHEMA_VERSION + 1))
 
 
+def test_the_first_version_applies_a_copy_of_its_own_once_there_is_a_second() -> None:
+    is_shared = 'run_sql_file("schema.sql")' in VERSIONS[0].read_text(encoding="utf-8")
+    assert is_shared == (len(VERSIONS) == 1), "schema.sql is of the last version"
+
+
 def test_a_migration_says_why_and_what_it_locks_and_sets_its_own_number() -> None:
     for name in NAMES[1:]:
         sql = (FOLDER / "versions" / f"{name}.sql").read_text(encoding="utf-8")

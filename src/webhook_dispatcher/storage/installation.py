@@ -64,7 +64,7 @@ class Backlog:
 
 
 async def read(connection: Connection) -> Installation:
-    """Return what the database says of itself; SchemaMismatch before version 5."""
+    """Return what the database says of itself; SchemaMismatch where it was not migrated to its end."""
     row = await _row(connection, "read_installation")
     if row is None:
         raise SchemaMismatch("the schema was not migrated to its end")

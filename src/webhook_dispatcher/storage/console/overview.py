@@ -140,7 +140,7 @@ class Overviews:
         Where one is alive, those are left out that have been silent for long.
         """
         rows = [
-            DispatcherRow(**{**row, "settings": json.loads(row["settings"])})
+            DispatcherRow(**{**row, "settings": json.loads(row["settings"] or "{}")})
             for row in await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         ]
         # Not by the latest: that may be by the clock of a server that is not there any more.
