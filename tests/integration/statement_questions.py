@@ -648,7 +648,6 @@ QUESTIONS: Mapping[str, Question] = {
     "choose_indexes": Question(("NULL", "NULL")),
     "has_log_index": Question(("'feed'",)),
     "read_unindexed": Question(("'feed'",), 100),
-    "has_outbox_order": Question(()),
 }
 
 READ_WHOLE: Mapping[str, str] = {
