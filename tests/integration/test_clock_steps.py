@@ -170,7 +170,7 @@ def own_database(clock: OwnClock) -> Iterator[Database]:
 async def connection(own_database: Database) -> AsyncIterator[asyncpg.Connection]:
     """Connect as the superuser, where nothing is left of the migration or of another test."""
     connection = await own_database.connect()
-    await connection.execute(f"TRUNCATE {', '.join(f'webhook.{table}' for table in CORRECTED)}")
+    await connection.execute(f"TRUNCATE {', '.join(f'webhook.{table}' for table in CORRECTED | UNHEEDED)}")
     yield connection
     await connection.close()
 
