@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field
 
 from tests.waiting import until
 from webhook_dispatcher.api.admission import ByToken
-from webhook_dispatcher.api.calls import FORM, JSON, Admitted, Answer, Asked, Operation, Refused
+from webhook_dispatcher.api.calls import FORM, JSON, Admitted, ApiError, Operation, Request, Response
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
 from webhook_dispatcher.api.idempotency import CarryOut
 from webhook_dispatcher.api.program import Options, Parts, Program
@@ -46,46 +46,46 @@ class Page(Model):
     limit: int = Field(default=10, ge=1, le=100)
 
 
-async def read(asked: Asked) -> Answer:
+async def read(asked: Request) -> Response:
     shown = {
         **asked.parameters,
         "address": str(asked.address),
         "query": asked.query and asked.query.model_dump(),
     }
-    return Answer(orjson.dumps(shown))
+    return Response(orjson.dumps(shown))
 
 
-async def create(asked: Asked) -> Answer:
-    return Answer(asked.raw_body or b"null", 201)
+async def create(asked: Request) -> Response:
+    return Response(asked.raw_body or b"null", 201)
 
 
-async def fail(asked: Asked) -> Answer:
+async def fail(asked: Request) -> Response:
     raise RuntimeError(SECRET)
 
 
-async def time_out(asked: Asked) -> Answer:
+async def time_out(asked: Request) -> Response:
     raise TimeoutError
 
 
-async def wait(asked: Asked) -> Answer:
+async def wait(asked: Request) -> Response:
     await until(Path(os.environ[RELEASE]).exists)
-    return Answer(b'"released"')
+    return Response(b'"released"')
 
 
-async def give_much(asked: Asked) -> Answer:
-    return Answer(orjson.dumps("x" * LARGE))
+async def give_much(asked: Request) -> Response:
+    return Response(orjson.dumps("x" * LARGE))
 
 
-async def page(asked: Asked) -> Answer:
-    return Answer(b"[1.10,\n 2]", next_cursor="c2")
+async def page(asked: Request) -> Response:
+    return Response(b"[1.10,\n 2]", next_cursor="c2")
 
 
-async def answer_hidden(asked: Asked) -> Answer:
-    raise Refused(-13001, status=409)
+async def answer_hidden(asked: Request) -> Response:
+    raise ApiError(-13001, status=409)
 
 
-async def answer_in_range(asked: Asked) -> Answer:
-    raise Refused(-3005, status=409, extra={"failureReason": "closed", "code": 1})
+async def answer_in_range(asked: Request) -> Response:
+    raise ApiError(-3005, status=409, extra={"failureReason": "closed", "code": 1})
 
 
 OPERATIONS = (
@@ -113,18 +113,18 @@ class ForTests(ByToken):
     def __init__(self) -> None:
         super().__init__(Databases({}), RateLimits())
 
-    async def admit(self, asked: Asked) -> Admitted:
+    async def admit(self, asked: Request) -> Admitted:
         if asked.operation.limit != "none":
-            raise Refused(TOKEN_MISSING)
+            raise ApiError(TOKEN_MISSING)
         return Admitted(headers={"RateLimit": '"key";r=599'})
 
 
 class EachTime:
     """Keeps no answers."""
 
-    async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
+    async def once(self, asked: Request, carry_out: CarryOut) -> Response:
         answer = await carry_out(asked)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         return answer
 
 

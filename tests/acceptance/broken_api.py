@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from webhook_dispatcher.api.calls import Answer, Asked, Handler, Operation, Refused
+from webhook_dispatcher.api.calls import ApiError, Handler, Operation, Request, Response
 from webhook_dispatcher.api.catalogue import STATE_FORBIDS
 from webhook_dispatcher.api.program import Parts, Program, compose
 from webhook_dispatcher.app.api import options_of
@@ -20,24 +20,24 @@ from webhook_dispatcher.transport.guard import EgressPolicy
 from webhook_dispatcher.web.running import Pools
 
 
-async def leave_a_field_out(_asked: Asked) -> Answer:
-    return Answer(b'{"url":"https://merchant.example/"}')
+async def leave_a_field_out(_asked: Request) -> Response:
+    return Response(b'{"url":"https://merchant.example/"}')
 
 
-async def add_a_field(_asked: Asked) -> Answer:
-    return Answer(b'{"removed":true,"since":"always"}')
+async def add_a_field(_asked: Request) -> Response:
+    return Response(b'{"removed":true,"since":"always"}')
 
 
-async def answer_with_another_status(_asked: Asked) -> Answer:
-    return Answer(b"{}", 203)
+async def answer_with_another_status(_asked: Request) -> Response:
+    return Response(b"{}", 203)
 
 
-async def give_another_type(_asked: Asked) -> Answer:
-    return Answer(b'{"secret":17,"previousSecretUntil":null}')
+async def give_another_type(_asked: Request) -> Response:
+    return Response(b'{"secret":17,"previousSecretUntil":null}')
 
 
-async def refuse_with_another_code(_asked: Asked) -> Answer:
-    raise Refused(STATE_FORBIDS)
+async def refuse_with_another_code(_asked: Request) -> Response:
+    raise ApiError(STATE_FORBIDS)
 
 
 BREAKAGES: Mapping[str, Handler] = {

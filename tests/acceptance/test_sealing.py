@@ -14,7 +14,7 @@ from tests.waiting import until_found
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
 from webhook_dispatcher.local.arrivals import Arrival, Signature
-from webhook_dispatcher.storage.api.endpoints import Endpoints, Put, Removal, Rotation
+from webhook_dispatcher.storage.api.endpoints import Endpoints, PutOutcome, Removal, Rotation
 
 HOUR = timedelta(hours=1)
 
@@ -62,7 +62,7 @@ async def test_a_merchant_that_configures_itself_gets_signed_webhooks_through_ev
         first, second = made(), made()
         installation.receiver.secrets["m1"] = first
         url = installation.receiver.url("m1")
-        assert await endpoints.put(token, url, await seal(endpoints, first)) is Put.CREATED
+        assert await endpoints.put(token, url, await seal(endpoints, first)) is PutOutcome.CREATED
         await installation.emit("m1")
         [arrival] = await installation.arrived(1)
         assert is_accepted(arrival, first)

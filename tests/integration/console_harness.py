@@ -22,7 +22,7 @@ from webhook_dispatcher.domain.password import PasswordParameters, Verifier
 from webhook_dispatcher.storage.connection import connect, create_pool
 from webhook_dispatcher.storage.console import accounts
 from webhook_dispatcher.storage.console.actions import Actions
-from webhook_dispatcher.storage.console.sessions import Browser, Outcome, Sessions, SignIn
+from webhook_dispatcher.storage.console.sessions import Browser, Sessions, SignIn, SignInOutcome
 
 PATIENCE = timedelta(seconds=20)
 HERE = Browser(ip_address("192.0.2.1"), "Firefox")
@@ -61,7 +61,9 @@ class Console:
     async def sign_in(self, name: str = "oleg", at: Browser = HERE) -> bytes:
         """Sign in by the right password, and return the session's hash."""
         token = secrets.token_bytes(32)
-        assert (await self.sessions.sign_in(name, proof_of(name), token, at)).outcome is Outcome.SIGNED_IN
+        assert (
+            await self.sessions.sign_in(name, proof_of(name), token, at)
+        ).outcome is SignInOutcome.SIGNED_IN
         return token
 
     async def fail(self, name: str = "oleg", at: Browser = HERE) -> SignIn:

@@ -16,10 +16,10 @@ import pytest
 from tests.integration.console_harness import HERE
 from tests.servers.database import Database
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.account import SignInCode
 from webhook_dispatcher.domain.password import prove
-from webhook_dispatcher.storage.console.sessions import Outcome, Sessions, SignIn
+from webhook_dispatcher.storage.console.sessions import Sessions, SignIn, SignInOutcome
 
 T = TypeVar("T")
 WORDS, OTHERS = "correct horse battery", "тўғри от батарея"
@@ -39,7 +39,7 @@ def command(
         stdin = SimpleNamespace(buffer=io.BytesIO(raw), isatty=lambda: False)
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdin", stdin)
-            code = main(["account", *line], Session(environ))
+            code = main(["account", *line], CliContext(environ))
         return code, *capsys.readouterr()
 
     return run
@@ -87,8 +87,8 @@ def test_an_account_is_added_by_a_line_of_standard_input_and_signs_in(
 ) -> None:
     added = command("add", "Anna", "--role", "operator", "--requested-by", "ana", given=f"{WORDS}\r\nmore")
     assert added == (0, "anna: operator added\n", "")
-    assert sign_in(database, "anna", WORDS).outcome is Outcome.SIGNED_IN
-    assert sign_in(database, "anna", f"{WORDS}\r").outcome is Outcome.REFUSED
+    assert sign_in(database, "anna", WORDS).outcome is SignInOutcome.SIGNED_IN
+    assert sign_in(database, "anna", f"{WORDS}\r").outcome is SignInOutcome.REFUSED
     (row,) = asyncio.run(stored(database))
     assert (row["created_by"], row["memory_kib"], row["passes"], row["parallelism"]) == ("ana", 65536, 3, 4)
     for secret in (row["salt"], row["verifier"]):
@@ -96,7 +96,7 @@ def test_an_account_is_added_by_a_line_of_standard_input_and_signs_in(
     again = command("add", "anna", "--role", "viewer", given=OTHERS)
     assert (again[0], again[1]) == (1, "")
     assert "there is an account 'anna' already: see `account list`" in again[2]
-    assert sign_in(database, "anna", WORDS).outcome is Outcome.SIGNED_IN
+    assert sign_in(database, "anna", WORDS).outcome is SignInOutcome.SIGNED_IN
 
 
 def test_two_accounts_of_one_password_have_nothing_in_common(database: Database, command: Command) -> None:
@@ -152,15 +152,15 @@ def test_an_accounts_life(database: Database, command: Command) -> None:
     assert command("role", "anna", "viewer") == (0, "anna: viewer, as before\n", "")
     set_ = command("password", "anna", given=OTHERS)
     assert set_ == (0, "anna: password set; the sessions from before have ended\n", "")
-    assert sign_in(database, "anna", WORDS).outcome is Outcome.REFUSED
-    assert sign_in(database, "anna", OTHERS).outcome is Outcome.SIGNED_IN
+    assert sign_in(database, "anna", WORDS).outcome is SignInOutcome.REFUSED
+    assert sign_in(database, "anna", OTHERS).outcome is SignInOutcome.SIGNED_IN
     assert command("disable", "anna") == (0, "anna: disabled; its sessions have ended\n", "")
-    assert sign_in(database, "anna", OTHERS).outcome is Outcome.DISABLED
+    assert sign_in(database, "anna", OTHERS).outcome is SignInOutcome.DISABLED
     code, out, err = command("code", "anna")
     assert (code, out) == (1, "")
     assert "`account enable anna` lets it sign in again" in err
     assert command("enable", "anna") == (0, "anna: may sign in\n", "")
-    assert sign_in(database, "anna", OTHERS).outcome is Outcome.SIGNED_IN
+    assert sign_in(database, "anna", OTHERS).outcome is SignInOutcome.SIGNED_IN
     anna = {"name": "anna", "role": "viewer", "has_password": True, "is_by_proxy": False}
     assert listed(command) == [{**anna, "is_disabled": False}]
     _, table, _ = command("list")
@@ -183,7 +183,7 @@ def test_a_code_signs_in_as_it_is_printed(database: Database, command: Command) 
             Sessions.sign_in_by_code, code_hash=one.hash, session_hash=secrets.token_bytes(32), browser=HERE
         )
         signed = asked(database, by_code)
-        assert (signed.outcome, signed.name) == (Outcome.SIGNED_IN, "anna")
+        assert (signed.outcome, signed.name) == (SignInOutcome.SIGNED_IN, "anna")
 
 
 def test_whom_a_proxy_signs_in_has_no_password(database: Database, command: Command) -> None:
@@ -194,7 +194,7 @@ def test_whom_a_proxy_signs_in_has_no_password(database: Database, command: Comm
     assert "a proxy signs 'anna@corp.uz' in: the account may have no password" in err
     session = hashlib.sha256(b"").digest()
     signed = asked(database, lambda sessions: sessions.sign_in_by_proxy("anna@corp.uz", session, HERE))
-    assert signed.outcome is Outcome.SIGNED_IN
+    assert signed.outcome is SignInOutcome.SIGNED_IN
 
 
 def test_the_audit_names_who_did_it_and_holds_no_secret(database: Database, command: Command) -> None:
@@ -223,5 +223,5 @@ def test_another_role_of_the_database_is_told_whom_to_connect_as(
     database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environ = {f"WEBHOOK_{key}": value for key, value in database.settings("webhook_console").items()}
-    assert main(["account", "list"], Session(environ)) == 1
+    assert main(["account", "list"], CliContext(environ)) == 1
     assert "connect as webhook_admin" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from tests.integration.api_bearers import bearer, revoke
 from tests.integration.api_harness import api_pool
 from tests.servers.database import Connect, Database
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api.calls import Admitted, ApiError, Request, Response
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.charge_service.claims import OnceUpstream
 from webhook_dispatcher.api.idempotency import OnceForEachKey, keyed
@@ -25,12 +25,12 @@ from webhook_dispatcher.storage.api.tokens import Bearer
 
 LONG, OVER = timedelta(seconds=35), timedelta()
 CREATE = next(row for row in forwarded.operations(lambda _: _never()) if row.name == "createCharge")
-Act = Callable[[Asked], Awaitable[Answer]]
+Act = Callable[[Request], Awaitable[Response]]
 BEARERS: dict[str, Bearer] = {}
 LAST_KEY = "SELECT max(id) FROM webhook.api_key"
 
 
-async def _never() -> Answer:
+async def _never() -> Response:
     raise AssertionError
 
 
@@ -50,8 +50,8 @@ async def add_key(superuser: asyncpg.Connection, merchant: str, client: str) -> 
     BEARERS[client] = Bearer(token, await superuser.fetchval(LAST_KEY), f"client-{client}", merchant)
 
 
-def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Asked:
-    return Asked(
+def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Request:
+    return Request(
         request_id="r1",
         language="en",
         operation=CREATE,
@@ -65,25 +65,25 @@ def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Asked
     )
 
 
-async def once(asked: Asked, act: Act, patience: timedelta = LONG) -> Answer:
+async def once(asked: Request, act: Act, patience: timedelta = LONG) -> Response:
     return await OnceUpstream(OnceForEachKey(), patience).once(asked, act)
 
 
-async def refusal(asked: Asked, act: Act) -> int:
-    with pytest.raises(Refused) as caught:
+async def refusal(asked: Request, act: Act) -> int:
+    with pytest.raises(ApiError) as caught:
         await once(asked, act)
     return caught.value.code
 
 
 def answering(text: bytes) -> Act:
-    async def act(_: Asked) -> Answer:
-        return Answer(text, 201)
+    async def act(_: Request) -> Response:
+        return Response(text, 201)
 
     return act
 
 
-def refusing(refused: Refused) -> Act:
-    async def act(_: Asked) -> Answer:
+def refusing(refused: ApiError) -> Act:
+    async def act(_: Request) -> Response:
         raise refused
 
     return act
@@ -93,7 +93,7 @@ def refusing(refused: Refused) -> Act:
     "late",
     [
         answering(b'"late"'),
-        refusing(Refused(codes.LIMIT_EXCEEDED)),
+        refusing(ApiError(codes.LIMIT_EXCEEDED)),
         refusing(forwarded.OutcomeUnknown(codes.UPSTREAM_AWAY)),
     ],
     ids=["answer", "forget", "doubt"],
@@ -101,7 +101,7 @@ def refusing(refused: Refused) -> Act:
 async def test_a_process_whose_claim_was_taken_over_writes_nothing(pool: asyncpg.Pool, late: Act) -> None:
     began, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(asked: Asked) -> Answer:
+    async def slow(asked: Request) -> Response:
         began.set()
         await goes_on.wait()
         return await late(asked)
@@ -111,7 +111,7 @@ async def test_a_process_whose_claim_was_taken_over_writes_nothing(pool: asyncpg
     second = await once(asking(pool), answering(b'"in time"'))
     goes_on.set()
     await asyncio.wait([first])
-    assert first.exception() is None or isinstance(first.exception(), Refused)
+    assert first.exception() is None or isinstance(first.exception(), ApiError)
     replayed = await once(asking(pool), answering(b'"again"'))
     assert (second.data, replayed.data) == (b'"in time"', b'"in time"')
     assert replayed.headers == {"Idempotent-Replayed": "true"}
@@ -121,10 +121,10 @@ async def test_a_late_process_does_not_end_a_claim_that_is_still_held(pool: asyn
     events = [asyncio.Event() for _ in range(4)]
 
     def slow(began: asyncio.Event, goes_on: asyncio.Event, text: bytes) -> Act:
-        async def act(_: Asked) -> Answer:
+        async def act(_: Request) -> Response:
             began.set()
             await goes_on.wait()
-            return Answer(text)
+            return Response(text)
 
         return act
 
@@ -144,16 +144,16 @@ async def test_a_late_process_does_not_end_a_claim_that_is_still_held(pool: asyn
 async def test_equal_requests_at_once_are_asked_once(pool: asyncpg.Pool, database: Database) -> None:
     derived = []
 
-    async def act(asked: Asked) -> Answer:
+    async def act(asked: Request) -> Response:
         derived.append(asked.derived_key)
-        return Answer(b"1")
+        return Response(b"1")
 
     async with api_pool(database) as other:
         outcomes = await asyncio.gather(
             *(once(asking(each), act) for each in (pool, other) * 50), return_exceptions=True
         )
-        refused = [outcome.code for outcome in outcomes if isinstance(outcome, Refused)]
-        answers = [outcome.data for outcome in outcomes if isinstance(outcome, Answer)]
+        refused = [outcome.code for outcome in outcomes if isinstance(outcome, ApiError)]
+        answers = [outcome.data for outcome in outcomes if isinstance(outcome, Response)]
         assert (set(refused) <= {codes.STILL_RUNNING}, set(answers)) == (True, {b"1"})
         assert len(refused) + len(answers) == 100
         await once(asking(pool, client="c2"), act)
@@ -169,9 +169,9 @@ async def test_who_finds_an_equal_request_about_to_claim_does_not_claim(pool: as
 
 
 async def test_no_connection_is_held_while_the_charge_service_is_asked(pool: asyncpg.Pool) -> None:
-    async def act(_: Asked) -> Answer:
+    async def act(_: Request) -> Response:
         async with pool.acquire(timeout=1), pool.acquire(timeout=1):
-            return Answer(b"1")
+            return Response(b"1")
 
     assert pool.get_max_size() == 2
     assert (await once(asking(pool), act)).data == b"1"
@@ -181,20 +181,20 @@ async def test_in_doubt_a_key_keeps_its_body_until_there_is_an_answer(pool: asyn
     unknown = refusing(forwarded.OutcomeUnknown(codes.UPSTREAM_TOO_SLOW))
     assert await refusal(asking(pool), unknown) == codes.UPSTREAM_TOO_SLOW
     for code in (codes.LIMIT_EXCEEDED, codes.UPSTREAM_AWAY, codes.STILL_RUNNING, -1003):
-        assert await refusal(asking(pool), refusing(Refused(code))) == code
+        assert await refusal(asking(pool), refusing(ApiError(code))) == code
         assert await refusal(asking(pool, b"{ }"), answering(b"2")) == codes.KEY_REUSED
-    assert await refusal(asking(pool), refusing(Refused(-3004))) == -3004
+    assert await refusal(asking(pool), refusing(ApiError(-3004))) == -3004
     assert await refusal(asking(pool), answering(b"2")) == -3004
 
 
 @pytest.mark.parametrize("code", [codes.LIMIT_EXCEEDED, codes.UPSTREAM_AWAY, -1003, -1007, codes.KEY_REUSED])
 async def test_what_had_no_effect_leaves_the_key_to_any_body(pool: asyncpg.Pool, code: int) -> None:
-    assert await refusal(asking(pool), refusing(Refused(code, status=422))) == code
+    assert await refusal(asking(pool), refusing(ApiError(code, status=422))) == code
     assert (await once(asking(pool, b"{ }"), answering(b"2"))).data == b"2"
 
 
 async def test_what_the_charge_service_still_carries_out_is_in_doubt(pool: asyncpg.Pool) -> None:
-    assert await refusal(asking(pool), refusing(Refused(codes.STILL_RUNNING))) == codes.STILL_RUNNING
+    assert await refusal(asking(pool), refusing(ApiError(codes.STILL_RUNNING))) == codes.STILL_RUNNING
     assert await refusal(asking(pool, b"{ }"), answering(b"2")) == codes.KEY_REUSED
     assert (await once(asking(pool), answering(b"2"))).data == b"2"
 
@@ -204,9 +204,9 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 ) -> None:
     superuser = await connect()
 
-    async def act(_: Asked) -> Answer:
+    async def act(_: Request) -> Response:
         await superuser.execute("REVOKE EXECUTE ON FUNCTION webhook.settle_request FROM webhook_api")
-        return Answer(b"1")
+        return Response(b"1")
 
     assert (await once(asking(pool), act, OVER)).data == b"1"
     await superuser.execute("GRANT EXECUTE ON FUNCTION webhook.settle_request TO webhook_api")
@@ -228,9 +228,9 @@ async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
 ) -> None:
     superuser = await connect()
 
-    async def act(_: Asked) -> Answer:
+    async def act(_: Request) -> Response:
         await revoke(superuser, "c1")
-        return Answer(b"1", 201)
+        return Response(b"1", 201)
 
     assert (await once(asking(pool), act)).data == b"1"
     with pytest.raises(TokenEnded):

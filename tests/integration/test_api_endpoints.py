@@ -17,7 +17,14 @@ from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret
 from webhook_dispatcher.storage import keys
 from webhook_dispatcher.storage.api.database import TokenEnded
-from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, Put, Removal, Rotation
+from webhook_dispatcher.storage.api.endpoints import (
+    CommandOutcome,
+    Endpoints,
+    NewCommand,
+    PutOutcome,
+    Removal,
+    Rotation,
+)
 from webhook_dispatcher.storage.api.requests import Requests
 from webhook_dispatcher.storage.api.tokens import Bearer
 from webhook_dispatcher.storage.connection import connect
@@ -53,7 +60,7 @@ class Api:
     m1: bytes
     m2: bytes
 
-    async def put(self, token: bytes | None = None, url: str = URL, keyring: Keyring = K1) -> Put:
+    async def put(self, token: bytes | None = None, url: str = URL, keyring: Keyring = K1) -> PutOutcome:
         return await self.endpoints.put(token or self.m1, url, sealed(keyring))
 
     async def state(self) -> dict[str, list[str]]:
@@ -88,8 +95,8 @@ async def api(storage: StorageHarness) -> AsyncIterator[Api]:
 
 async def test_a_token_configures_its_own_merchant_and_the_audit_names_its_key(api: Api) -> None:
     assert await api.endpoints.read(api.m1) is None
-    assert await api.endpoints.put(api.m1, URL, None) is Put.NOT_CONFIGURED
-    assert await api.put() is Put.CREATED
+    assert await api.endpoints.put(api.m1, URL, None) is PutOutcome.NOT_CONFIGURED
+    assert await api.put() is PutOutcome.CREATED
     shown = await api.endpoints.read(api.m1)
     assert shown is not None
     assert (shown.url, shown.paused, shown.failures_in_a_row) == (URL, False, 0)
@@ -98,7 +105,7 @@ async def test_a_token_configures_its_own_merchant_and_the_audit_names_its_key(a
     assert row is not None
     assert (row["merchant_id"], row["key_id"]) == ("m1", "hpke1:k1")
     assert K1.open("m1", SealedSecret(row["key_id"], row["secret"])).revealed == SECRET.revealed
-    assert await api.endpoints.put(api.m1, f"{URL}/new", None) is Put.CHANGED
+    assert await api.endpoints.put(api.m1, f"{URL}/new", None) is PutOutcome.CHANGED
     rotated = await api.endpoints.rotate(api.m1, sealed(K1, secret=NEWER), HOUR)
     assert rotated.result is Rotation.ROTATED
     assert rotated.previous_until is not None
@@ -115,13 +122,13 @@ async def test_a_token_configures_its_own_merchant_and_the_audit_names_its_key(a
 
 
 async def test_a_put_that_changes_nothing_writes_nothing_and_a_second_secret_is_not_taken(api: Api) -> None:
-    assert await api.put() is Put.CREATED
+    assert await api.put() is PutOutcome.CREATED
     before = await api.state(), await api.db.fetchval("SELECT xmin FROM webhook.endpoint")
-    assert await api.put() is Put.UNCHANGED
-    assert await api.endpoints.put(api.m1, URL, None) is Put.UNCHANGED
-    assert await api.put(keyring=K2) is Put.UNCHANGED, "no secret is stored: no key is asked for"
+    assert await api.put() is PutOutcome.UNCHANGED
+    assert await api.endpoints.put(api.m1, URL, None) is PutOutcome.UNCHANGED
+    assert await api.put(keyring=K2) is PutOutcome.UNCHANGED, "no secret is stored: no key is asked for"
     assert (await api.state(), await api.db.fetchval("SELECT xmin FROM webhook.endpoint")) == before
-    assert await api.endpoints.put(api.m1, f"{URL}2", sealed(K1, secret=NEWER)) is Put.CHANGED
+    assert await api.endpoints.put(api.m1, f"{URL}2", sealed(K1, secret=NEWER)) is PutOutcome.CHANGED
     row = await api.db.fetchrow("SELECT secret, key_id FROM webhook.endpoint")
     assert row is not None
     assert K1.open("m1", SealedSecret(row["key_id"], row["secret"])).revealed == SECRET.revealed
@@ -130,10 +137,10 @@ async def test_a_put_that_changes_nothing_writes_nothing_and_a_second_secret_is_
 async def test_of_two_that_configure_at_once_one_creates(api: Api) -> None:
     other = await session(api.storage)
     async with other.transaction():
-        assert await Endpoints(other).put(api.m1, URL, sealed(K1)) is Put.CREATED
+        assert await Endpoints(other).put(api.m1, URL, sealed(K1)) is PutOutcome.CREATED
         late = asyncio.ensure_future(api.put(url=f"{URL}/late"))
         await api.storage.until_waiting("api", late)
-    assert await late is Put.CHANGED
+    assert await late is PutOutcome.CHANGED
     await other.close()
 
 
@@ -215,7 +222,7 @@ async def test_what_another_token_left_in_the_session_opens_nothing(api: Api) ->
     await other.execute("SELECT set_config('webhook.person', 'somebody', false)")
     with pytest.raises(TokenEnded):
         await Endpoints(other).read(b"\x00" * 32)
-    assert await Endpoints(other).put(api.m1, f"{URL}2", None) is Put.CHANGED
+    assert await Endpoints(other).put(api.m1, f"{URL}2", None) is PutOutcome.CHANGED
     person = "SELECT person FROM webhook.audit ORDER BY id DESC LIMIT 1"
     assert await api.db.fetchval(person) == "api:client-m1"
     await other.close()
@@ -228,7 +235,7 @@ async def test_a_tokens_commands_are_its_merchants_and_no_others(api: Api) -> No
     pause = await api.endpoints.ask(api.m1, CommandName.PAUSE)
     retry = await api.endpoints.ask(api.m1, CommandName.RETRY, events["m1"])
     mass = await api.endpoints.ask(api.m1, CommandName.RETRY_FAILED, None, SINCE, UNTIL)
-    assert {given.result for given in (pause, retry, mass)} == {Gave.GIVEN}
+    assert {given.result for given in (pause, retry, mass)} == {CommandOutcome.GIVEN}
     rows = await api.db.fetch(
         "SELECT id, command, merchant_id, event_id, args, requested_by, subject FROM webhook.control "
         "ORDER BY id"
@@ -242,7 +249,9 @@ async def test_a_tokens_commands_are_its_merchants_and_no_others(api: Api) -> No
     before = await api.state()
     foreign = await api.endpoints.ask(api.m1, CommandName.RETRY, events["m2"])
     assert (
-        foreign == await api.endpoints.ask(api.m1, CommandName.RETRY, uuid4()) == GivenCommand(Gave.NOT_FOUND)
+        foreign
+        == await api.endpoints.ask(api.m1, CommandName.RETRY, uuid4())
+        == NewCommand(CommandOutcome.NOT_FOUND)
     )
     assert await api.endpoints.ask(api.m1, CommandName.RETRY) == foreign, "nor without an event"
     assert await api.state() == before
@@ -263,12 +272,12 @@ async def test_an_event_id_that_another_merchant_has_used_since_is_not_found(api
     event = uuid4()
     await api.db.execute(logged, 1, event, "m1")
     await api.db.execute(logged, 2, event, "m2")
-    assert (await api.endpoints.ask(api.m1, CommandName.RETRY, event)).result is Gave.NOT_FOUND
-    assert (await api.endpoints.ask(api.m2, CommandName.RETRY, event)).result is Gave.GIVEN
+    assert (await api.endpoints.ask(api.m1, CommandName.RETRY, event)).result is CommandOutcome.NOT_FOUND
+    assert (await api.endpoints.ask(api.m2, CommandName.RETRY, event)).result is CommandOutcome.GIVEN
 
 
 async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api) -> None:
-    async def mass(token: bytes) -> Gave:
+    async def mass(token: bytes) -> CommandOutcome:
         return (await api.endpoints.ask(token, CommandName.RETRY_FAILED, None, SINCE, UNTIL)).result
 
     # What operators ask for does not count.
@@ -278,9 +287,9 @@ async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api)
     )
     assert [await mass(api.m1), await mass(api.m1), await mass(api.m2)] == ["given", "too_many", "given"]
     nine = [(await api.endpoints.ask(api.m1, CommandName.TEST_EVENT)).result for _ in range(10)]
-    assert nine == [Gave.GIVEN] * 9 + [Gave.TOO_MANY]
+    assert nine == [CommandOutcome.GIVEN] * 9 + [CommandOutcome.TOO_MANY]
     before = await api.state()
-    assert (await api.endpoints.ask(api.m1, CommandName.PAUSE)).result is Gave.TOO_MANY
+    assert (await api.endpoints.ask(api.m1, CommandName.PAUSE)).result is CommandOutcome.TOO_MANY
     assert await api.state() == before
     # Running ones are open; those that have ended are not.
     finish = (
@@ -288,20 +297,20 @@ async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api)
         "WHERE command = 'retry_failed' AND merchant_id = 'm1'"
     )
     await api.db.execute(finish, "running")
-    assert await mass(api.m1) is Gave.TOO_MANY
+    assert await mass(api.m1) is CommandOutcome.TOO_MANY
     await api.db.execute(finish, "done")
-    assert await mass(api.m1) is Gave.GIVEN
+    assert await mass(api.m1) is CommandOutcome.GIVEN
 
 
 async def test_of_two_mass_commands_at_once_the_second_waits_and_is_refused(api: Api) -> None:
     other = await session(api.storage)
     ask = (CommandName.RETRY_FAILED, None, SINCE, UNTIL)
     async with other.transaction():
-        assert (await Endpoints(other).ask(api.m1, *ask)).result is Gave.GIVEN
-        assert (await api.endpoints.ask(api.m2, *ask)).result is Gave.GIVEN, "nobody else waits"
+        assert (await Endpoints(other).ask(api.m1, *ask)).result is CommandOutcome.GIVEN
+        assert (await api.endpoints.ask(api.m2, *ask)).result is CommandOutcome.GIVEN, "nobody else waits"
         late = asyncio.ensure_future(api.endpoints.ask(api.m1, *ask))
         await api.storage.until_waiting("api", late)
-    assert (await late).result is Gave.TOO_MANY
+    assert (await late).result is CommandOutcome.TOO_MANY
     await other.close()
 
 
@@ -309,10 +318,10 @@ async def test_a_command_does_not_wait_for_ever_for_another_of_its_merchant(api:
     other = await session(api.storage)
     await other.execute("SET lock_timeout = 0")
     async with other.transaction():
-        assert (await Endpoints(other).ask(api.m1, CommandName.PAUSE)).result is Gave.GIVEN
-        assert (await api.endpoints.ask(api.m1, CommandName.RESUME)).result is Gave.TOO_MANY
-        assert (await api.endpoints.ask(api.m2, CommandName.PAUSE)).result is Gave.GIVEN
-    assert (await api.endpoints.ask(api.m1, CommandName.RESUME)).result is Gave.GIVEN
+        assert (await Endpoints(other).ask(api.m1, CommandName.PAUSE)).result is CommandOutcome.GIVEN
+        assert (await api.endpoints.ask(api.m1, CommandName.RESUME)).result is CommandOutcome.TOO_MANY
+        assert (await api.endpoints.ask(api.m2, CommandName.PAUSE)).result is CommandOutcome.GIVEN
+    assert (await api.endpoints.ask(api.m1, CommandName.RESUME)).result is CommandOutcome.GIVEN
     await other.close()
 
 
@@ -355,7 +364,7 @@ async def test_no_other_key_is_taken_least_of_all_one_of_the_dispatchers_own_for
     others = "k1", "hpke1:k2", "hpke2:k1", "hpke1:", "", None
     badly = [SealedSecret(key_id, sealed(K1).sealed) for key_id in others]  # type: ignore[arg-type]
     for each in badly:
-        assert await api.endpoints.put(api.m1, URL, each) is Put.KEY_IS_OLD, each.key_id
+        assert await api.endpoints.put(api.m1, URL, each) is PutOutcome.KEY_IS_OLD, each.key_id
     await api.put()
     for each in badly:
         assert (await api.endpoints.rotate(api.m1, each, None)).result is Rotation.KEY_IS_OLD, each.key_id
@@ -374,8 +383,8 @@ async def test_a_key_that_was_added_or_taken_away_meanwhile_is_not_sealed_with(a
     before = sealed(K1)
     await keys.confirm_sealing_key(api.db, K2)
     assert await current(api) == "k2"
-    assert await api.endpoints.put(api.m1, URL, before) is Put.KEY_IS_OLD
-    assert await api.put(keyring=K2) is Put.CREATED
+    assert await api.endpoints.put(api.m1, URL, before) is PutOutcome.KEY_IS_OLD
+    assert await api.put(keyring=K2) is PutOutcome.CREATED
     assert (await api.endpoints.rotate(api.m1, before, None)).result is Rotation.KEY_IS_OLD
     # Dispatchers with the older settings go on for a while: the newer one stays.
     await api.db.execute(AGE, "k2", timedelta(minutes=4))
@@ -397,9 +406,9 @@ async def test_without_any_dispatcher_for_an_hour_nothing_is_sealed(api: Api) ->
     assert await current(api) == "k1"
     await api.db.execute(AGE, "k1", timedelta(minutes=61))
     assert await current(api) is None
-    assert await api.put() is Put.KEY_IS_OLD
+    assert await api.put() is PutOutcome.KEY_IS_OLD
     assert await keys.confirm_sealing_key(api.db, K1)
-    assert await api.put() is Put.CREATED
+    assert await api.put() is PutOutcome.CREATED
 
 
 async def test_a_key_stays_until_what_was_sealed_with_it_is_stored(api: Api) -> None:
@@ -407,7 +416,7 @@ async def test_a_key_stays_until_what_was_sealed_with_it_is_stored(api: Api) -> 
     withdraw = "UPDATE webhook.sealing_key SET confirmed_at = '-infinity'"
     dispatcher = await api.storage.session(application_name="withdrawing")
     async with other.transaction():
-        assert await Endpoints(other).put(api.m1, URL, sealed(K1)) is Put.CREATED
+        assert await Endpoints(other).put(api.m1, URL, sealed(K1)) is PutOutcome.CREATED
         withdrawing = asyncio.ensure_future(dispatcher.execute(withdraw))
         await api.storage.until_waiting("withdrawing", withdrawing)
     await withdrawing
@@ -417,7 +426,7 @@ async def test_a_key_stays_until_what_was_sealed_with_it_is_stored(api: Api) -> 
         await dispatcher.execute(withdraw)
         late = asyncio.ensure_future(api.put(api.m2))
         await api.storage.until_waiting("api", late)
-    assert await late is Put.KEY_IS_OLD
+    assert await late is PutOutcome.KEY_IS_OLD
     await other.close()
 
 

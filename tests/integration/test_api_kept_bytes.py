@@ -13,7 +13,7 @@ from tests.integration.api_bearers import bearer
 from tests.integration.api_harness import api_pool
 from tests.servers.database import Database
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Operation, Refused
+from webhook_dispatcher.api.calls import Admitted, ApiError, Operation, Request, Response
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.charge_service.claims import OnceUpstream
 from webhook_dispatcher.api.idempotency import OnceForEachKey
@@ -33,7 +33,7 @@ VALUES ($1, clock_timestamp() + $2::interval, $3)
 SHIFT = "UPDATE webhook.api_kept_bytes SET expires_at = expires_at - $1::interval"
 
 
-async def _never(_: Asked) -> Answer:
+async def _never(_: Request) -> Response:
     raise AssertionError
 
 
@@ -51,25 +51,25 @@ class Key:
         self.bearer = bearer
         self.effects = 0
 
-    async def ask(self, key: str, answer: bytes = b"1", refused: Refused | None = None) -> Answer:
-        async def act(_: Asked) -> Answer:
+    async def ask(self, key: str, answer: bytes = b"1", refused: ApiError | None = None) -> Response:
+        async def act(_: Request) -> Response:
             self.effects += 1
             if refused is not None:
                 raise refused
-            return Answer(answer, 201)
+            return Response(answer, 201)
 
         return await self._once.once(self._asked(key), act)
 
-    async def refusal(self, key: str) -> Refused:
-        with pytest.raises(Refused) as caught:
+    async def refusal(self, key: str) -> ApiError:
+        with pytest.raises(ApiError) as caught:
             await self.ask(key)
         return caught.value
 
     def on(self, operation: Operation) -> "Key":
         return Key(self._pool, self.bearer, operation)
 
-    def _asked(self, key: str) -> Asked:
-        return Asked(
+    def _asked(self, key: str) -> Request:
+        return Request(
             request_id="r1",
             language="en",
             operation=self.operation,
@@ -106,8 +106,8 @@ async def test_above_the_bound_a_new_request_has_no_effect_and_all_that_is_kept_
 ) -> None:
     key, other = keys
     await fill(db, key, HOUR / 2, BOUND - len(LARGE))
-    with pytest.raises(Refused):
-        await key.ask("refused", refused=Refused(codes.NOT_CONFIGURED, status=409))
+    with pytest.raises(ApiError):
+        await key.ask("refused", refused=ApiError(codes.NOT_CONFIGURED, status=409))
     assert (await key.ask("last", LARGE)).data == LARGE, "there was room for a part of it"
     effects = key.effects
     refused = await key.refusal("new")
@@ -146,8 +146,8 @@ async def test_each_kept_byte_is_counted_once_for_as_long_as_it_is_kept(
     await asyncio.gather(*(key.ask(f"k{number}", text) for number, text in enumerate(texts)))
     await asyncio.gather(*(key.ask(f"k{number}") for number, _ in enumerate(texts)))
     assert await db.fetchval(COUNTED) == await db.fetchval(KEPT) == sum(map(len, texts))
-    with pytest.raises(Refused):
-        await key.ask("not kept", refused=Refused(codes.UNAVAILABLE))
+    with pytest.raises(ApiError):
+        await key.ask("not kept", refused=ApiError(codes.UNAVAILABLE))
     assert await db.fetchval(COUNTED) == await db.fetchval(KEPT)
     hours = "SELECT count(*) FROM webhook.api_kept_bytes"
     assert await db.fetchval(hours) <= 2
@@ -163,7 +163,7 @@ async def test_a_key_in_doubt_is_asked_again_above_the_bound(
     keys: tuple[Key, Key], db: asyncpg.Connection
 ) -> None:
     key = keys[0].on(FORWARDED)
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         await key.ask("in doubt", refused=forwarded.OutcomeUnknown(codes.UPSTREAM_AWAY))
     await fill(db, key, HOUR, BOUND)
     assert (await key.ask("in doubt", b"2")).data == b"2"

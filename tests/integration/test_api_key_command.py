@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.database import Database
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -23,7 +23,7 @@ def command(database: Database, capsys: pytest.CaptureFixture[str]) -> Command:
         environ = {f"WEBHOOK_{key}": value for key, value in settings.items()}
         if name is not None:
             environ["WEBHOOK_DATABASE_URL"] = f"{name}={environ['WEBHOOK_DATABASE_URL']}"
-        code = main(["api-key", *line], Session(environ))
+        code = main(["api-key", *line], CliContext(environ))
         return code, *capsys.readouterr()
 
     return run

@@ -13,7 +13,7 @@ from tests.integration.api_harness import api_pool
 from tests.servers.database import Database
 from tests.waiting import until
 from webhook_dispatcher.api import shares as api_shares
-from webhook_dispatcher.api.calls import Asked, Operation
+from webhook_dispatcher.api.calls import Operation, Request
 from webhook_dispatcher.api.operations.auth import Issuing, TokenRequest
 from webhook_dispatcher.api.program import POOL_SIZE
 from webhook_dispatcher.api.shares import (
@@ -87,7 +87,7 @@ async def test_a_token_is_known_where_it_was_issued(pool: Connections, database:
     issuing = Issuing(databases, RateLimits())
     operation = Operation("POST", "/v1/auth/token", "issue_token", issuing.issue, body=TokenRequest)
     headers = CIMultiDictProxy(CIMultiDict[str]())
-    asked = Asked("r1", "en", operation, {}, headers, "/v1/auth/token", HERE, 0.0)
+    asked = Request("r1", "en", operation, {}, headers, "/v1/auth/token", HERE, 0.0)
     asked.body = TokenRequest.model_validate({"clientId": client_id, "clientSecret": secret})
     answer = await issuing.issue(asked)
     token = AccessToken.parse(orjson.loads(answer.data)["accessToken"])

@@ -7,11 +7,11 @@ import pytest
 from tests.network.name_server import NXDOMAIN, serving
 from tests.unit.fakes.administration import FakeAdministration, session
 from webhook_dispatcher.cli.check import examine
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.signing import Secret
 
 
-async def faults(asked: Session) -> dict[str, str]:
+async def faults(asked: CliContext) -> dict[str, str]:
     async with asked.open_administration("", False) as database:
         keyring = asked.settings().keyring()
         sealed = keyring.seal("m", Secret("whsec_" + "s" * 40))

@@ -17,7 +17,7 @@ from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret
 from webhook_dispatcher.storage import keys
-from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated, Rotation
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.console import accounts
 from webhook_dispatcher.storage.console.actions import Actions
@@ -85,7 +85,7 @@ SIGNING_IN = {"console_sign_in", "console_sign_in_by_code", "console_sign_in_by_
 async def with_something_to_change(console: Console) -> None:
     """Let every function of CHANGES find something: an endpoint, a command that waits, a key."""
     oleg = await console.sign_in()
-    assert await console.actions.put_endpoint(oleg, "m1", URL, sealed()) is Put.CREATED
+    assert await console.actions.put_endpoint(oleg, "m1", URL, sealed()) is PutOutcome.CREATED
     args = {"since": "2026-11-01T00:00:00Z"}
     number = await console.actions.give_command(oleg, CommandName.RETRY_FAILED, merchant_id="m1", args=args)
     assert number == 1
@@ -138,11 +138,11 @@ async def test_an_endpoint_is_configured_by_an_operator_as_by_its_merchant(conso
     key = await actions.sealing_key()
     assert key is not None
     assert key.key_id == "k1"
-    assert await actions.put_endpoint(oleg, "m1", URL, None) is Put.NOT_CONFIGURED
-    assert await actions.put_endpoint(oleg, "m1", URL, sealed(K2)) is Put.KEY_IS_OLD
-    assert await actions.put_endpoint(oleg, "m1", URL, key.seal("m1", SECRET)) is Put.CREATED
-    assert await actions.put_endpoint(oleg, "m1", URL, None) is Put.UNCHANGED
-    assert await actions.put_endpoint(oleg, "m1", f"{URL}/new", None) is Put.CHANGED
+    assert await actions.put_endpoint(oleg, "m1", URL, None) is PutOutcome.NOT_CONFIGURED
+    assert await actions.put_endpoint(oleg, "m1", URL, sealed(K2)) is PutOutcome.KEY_IS_OLD
+    assert await actions.put_endpoint(oleg, "m1", URL, key.seal("m1", SECRET)) is PutOutcome.CREATED
+    assert await actions.put_endpoint(oleg, "m1", URL, None) is PutOutcome.UNCHANGED
+    assert await actions.put_endpoint(oleg, "m1", f"{URL}/new", None) is PutOutcome.CHANGED
     row = await console.db.fetchrow("SELECT * FROM webhook.endpoint")
     assert row is not None
     assert (row["merchant_id"], row["url"], row["key_id"]) == ("m1", f"{URL}/new", "hpke1:k1")
@@ -169,7 +169,7 @@ async def test_an_endpoint_is_configured_by_an_operator_as_by_its_merchant(conso
 async def test_the_platform_may_have_an_endpoint_and_what_is_no_merchant_none(console: Console) -> None:
     oleg = await console.sign_in()
     put = console.actions.put_endpoint
-    assert await put(oleg, "$platform", URL, sealed(merchant="$platform")) is Put.CREATED
+    assert await put(oleg, "$platform", URL, sealed(merchant="$platform")) is PutOutcome.CREATED
     for merchant in ("", "m\n", "x" * 129):
         with pytest.raises(StatementRefused, match="merchant_id_has_1_to_128_printable_characters"):
             await put(oleg, merchant, URL, sealed(merchant=merchant))
@@ -227,7 +227,7 @@ async def test_the_person_is_the_sessions_whatever_the_connection_says(console: 
     connection = await console.storage.database.connect("webhook_console")
     await connection.execute("SELECT set_config('webhook.person', 'olga', false)")
     await connection.execute("SELECT set_config('webhook.console_session', $1, false)", oleg.hex())
-    assert await Actions(connection).put_endpoint(oleg, "m1", URL, sealed()) is Put.CREATED
+    assert await Actions(connection).put_endpoint(oleg, "m1", URL, sealed()) is PutOutcome.CREATED
     assert (await console.audit())[-1][:3] == ("webhook_console", "oleg", "endpoint set")
     with pytest.raises(SessionOver):
         await Actions(connection).remove_endpoint(bytes(32), "m1")

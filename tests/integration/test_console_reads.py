@@ -22,7 +22,7 @@ from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryFi
 from webhook_dispatcher.storage.console.delivery import WITHHELD, Stories
 from webhook_dispatcher.storage.console.health import Healths
 from webhook_dispatcher.storage.console.merchants import (
-    Failure,
+    LastFailure,
     MerchantOrder,
     MerchantPage,
     Merchants,
@@ -606,7 +606,7 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(cons
     assert await console.merchants(MerchantOrder.FAILING, limit=1) == ["silent", "often"]
     [silent, often] = (await console.merchant_page(MerchantOrder.FAILING)).merchants
     assert (silent.failure, often.failure and often.failure.outcome) == (
-        Failure(None, None, None, None, 0),
+        LastFailure(None, None, None, None, 0),
         "timeout",
     )
     overview = await Overviews(console.pool).get(console.viewer)
@@ -684,8 +684,8 @@ async def test_why_merchants_fail_is_said_where_those_alone_are_listed(console: 
     await console.db.execute(ATTEMPT, uuid4(), "suspended", timedelta(hours=3))
     await console.storage.insert_due("failing", 60, 60)
     suspended, failing = (await console.merchant_page(MerchantOrder.FAILING)).merchants
-    assert failing.failure == Failure(latest, "status", 500, "500", 2)
-    assert suspended.failure == Failure(None, None, None, None, 0), "it failed before it began to fail"
+    assert failing.failure == LastFailure(latest, "status", 500, "500", 2)
+    assert suspended.failure == LastFailure(None, None, None, None, 0), "it failed before it began to fail"
     assert {each.failure for each in (await console.merchant_page(MerchantOrder.ID)).merchants} == {None}
 
 

@@ -14,11 +14,11 @@ from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.storage.console import accounts, expiry
 from webhook_dispatcher.storage.console.database import SessionOver
 from webhook_dispatcher.storage.console.sessions import (
-    Outcome,
     PasswordChange,
     PasswordOutcome,
     Person,
     Preferences,
+    SignInOutcome,
 )
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -196,9 +196,9 @@ async def test_who_changes_the_password_proves_the_one_before_and_keeps_this_ses
     assert not await is_over(console, there)
     assert await console.sessions.change_password(here, proof_of("vera"), new) == PasswordChange(CHANGED)
     assert [await is_over(console, token) for token in (here, there)] == [False, True]
-    assert (await console.try_("vera")).outcome is Outcome.REFUSED
+    assert (await console.try_("vera")).outcome is SignInOutcome.REFUSED
     signed = await console.sessions.sign_in("vera", proof_of("new"), secrets.token_bytes(32), HERE)
-    assert signed.outcome is Outcome.SIGNED_IN
+    assert signed.outcome is SignInOutcome.SIGNED_IN
     with pytest.raises(SessionOver):
         await console.sessions.change_password(there, proof_of("new"), new)
     actions = [(row[1], row[2]) for row in await console.audit()]
@@ -216,7 +216,7 @@ async def test_guesses_at_the_old_password_count_like_those_at_signing_in(consol
     locked = await console.sessions.change_password(token, proof_of("oleg"), new)
     assert locked.outcome is LOCKED
     assert locked.retry_after is not None
-    assert (await console.try_(at=browser("198.51.100.2"))).outcome is Outcome.LOCKED
+    assert (await console.try_(at=browser("198.51.100.2"))).outcome is SignInOutcome.LOCKED
 
 
 async def test_who_has_no_password_cannot_change_it(console: Console) -> None:

@@ -17,11 +17,11 @@ from webhook_dispatcher.domain.password import PasswordParameters
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.console import accounts
 from webhook_dispatcher.storage.console.accounts import CodeState, PasswordSet
-from webhook_dispatcher.storage.console.sessions import Browser, Outcome, Sessions, SignIn
+from webhook_dispatcher.storage.console.sessions import Browser, Sessions, SignIn, SignInOutcome
 
 PATIENCE = timedelta(seconds=20)
 QUARTER = timedelta(minutes=15)
-REFUSED, LOCKED, SIGNED_IN = Outcome.REFUSED, Outcome.LOCKED, Outcome.SIGNED_IN
+REFUSED, LOCKED, SIGNED_IN = SignInOutcome.REFUSED, SignInOutcome.LOCKED, SignInOutcome.SIGNED_IN
 PASS_TIME = (
     "UPDATE webhook.sign_in_failure SET failed_at = "
     "ARRAY(SELECT at - $1::interval FROM unnest(failed_at) AS at ORDER BY at)"
@@ -182,7 +182,7 @@ async def test_a_name_that_is_none_is_not_written_down(console: Console) -> None
 async def test_of_wrong_passwords_at_once_over_sixteen_connections_ten_are_looked_at(
     console: Console,
 ) -> None:
-    async def other_program() -> Counter[Outcome]:
+    async def other_program() -> Counter[SignInOutcome]:
         async with create_pool(
             console.storage.database.dsn("webhook_console"),
             application_name="console",
@@ -218,7 +218,7 @@ async def test_who_guesses_at_once_waits_for_the_try_before(console: Console) ->
 async def test_a_disabled_account_is_told_so_by_the_right_password_alone(console: Console) -> None:
     await console.disable("oleg")
     assert (await console.fail()).outcome is REFUSED
-    assert await console.try_() == SignIn(Outcome.DISABLED)
+    assert await console.try_() == SignIn(SignInOutcome.DISABLED)
     assert await console.db.fetchval("SELECT count(*) FROM webhook.console_session") == 0
 
 
@@ -260,7 +260,7 @@ async def test_a_code_of_an_account_that_is_disabled_meanwhile_signs_nobody_in(c
     await accounts.create_code(console.admin, "oleg", code_hash(), "cli:ana")
     await console.disable("oleg")
     said = await console.sessions.sign_in_by_code(code_hash(), bytes(32), HERE)
-    assert said == SignIn(Outcome.DISABLED)
+    assert said == SignIn(SignInOutcome.DISABLED)
     assert await console.db.fetchval("SELECT count(*) FROM webhook.console_session") == 0
     assert (await accounts.create_code(console.admin, "oleg", code_hash("b"), "")).state == "disabled"
     assert (await accounts.create_code(console.admin, "nobody", code_hash("c"), "")).state == "unknown"

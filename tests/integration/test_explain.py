@@ -17,7 +17,7 @@ import pytest
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, exhausted, unsent
 from tests.unit.builders import KEYRING
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.event import Event, FailedReason
 from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.domain.signing import Secret
@@ -47,7 +47,7 @@ async def explain(storage: StorageHarness, capsys: pytest.CaptureFixture[str]) -
 
     async def explain(*arguments: str, command: str = "explain") -> tuple[int, str, str]:
         """Run it as webhook_admin; return its exit code, what it printed, and what it complained of."""
-        code = await asyncio.to_thread(main, [command, *arguments], Session(environ))
+        code = await asyncio.to_thread(main, [command, *arguments], CliContext(environ))
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -197,7 +197,7 @@ async def test_a_secret_that_our_keys_do_not_open(
     settings = storage.database.settings("webhook_admin")
     keys = {"SECRET_KEYS": "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="}
     environ = {f"WEBHOOK_{name}": text for name, text in (settings | keys).items()}
-    assert await asyncio.to_thread(main, ["explain", str(event)], Session(environ)) == 0
+    assert await asyncio.to_thread(main, ["explain", str(event)], CliContext(environ)) == 0
     said = flat(capsys.readouterr().out)
     assert "The secret of m cannot be opened with the keys of this environment" in said
     assert fault in said

@@ -16,7 +16,7 @@ from tests.servers.database import Database
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
 from webhook_dispatcher.domain.errors import LeaseLost, StorageUnavailable
 from webhook_dispatcher.domain.event import PLATFORM, State, Trigger
-from webhook_dispatcher.domain.mass_command import Found
+from webhook_dispatcher.domain.mass_command import Matches
 from webhook_dispatcher.domain.ports import CommandTransaction
 from webhook_dispatcher.storage import mass_commands
 from webhook_dispatcher.storage.administration import Administration
@@ -170,7 +170,7 @@ async def test_days_before_the_range_are_not_read(storage: StorageHarness, trans
         assert both.looked == 6
 
 
-async def reopen(transaction: Transaction, wanted: Recover) -> tuple[Found, tuple[int, ...]]:
+async def reopen(transaction: Transaction, wanted: Recover) -> tuple[Matches, tuple[int, ...]]:
     async with transaction() as opened:
         found = await opened.find_finished(wanted, 0, 1000)
         made_due = await opened.reopen_all(found)

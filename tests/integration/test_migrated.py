@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.next_version import ADDS, NAME, NextVersion
 from tests.servers.database import own_server
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
@@ -36,7 +36,7 @@ def server() -> Iterator[EmbeddedPostgres]:
 def migrate(server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
     """Migrate as the command line does, and return its lines."""
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres"), "WEBHOOK_INSTALLATION": "prod-eu1"}
-    assert main(["migrate", *options], Session(environ)) == 0
+    assert main(["migrate", *options], CliContext(environ)) == 0
     out, err = capsys.readouterr()
     assert err == ""
     return out.splitlines()
@@ -78,7 +78,7 @@ def test_second_database_of_a_server_has_its_roles_already(
     migrate(server, capsys)
     asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
-    assert main(["migrate", "--no-charge-index", "--feed-index"], Session(environ)) == 0
+    assert main(["migrate", "--no-charge-index", "--feed-index"], CliContext(environ)) == 0
     out = capsys.readouterr().out
     assert "  roles          none\n  there already  webhook_admin, webhook_api, webhook_console, " in out
     feed = "merchants read their events (GET /v1/events)"

@@ -14,7 +14,7 @@ from tests.servers.database import Database, execute
 from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.cli.check import CheckResult, examine
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.scratch import scratch_dir
@@ -128,7 +128,7 @@ async def test_a_database_that_the_pooler_cannot_reach_is_unavailable(by_stateme
 
 async def found(dsn: str, **settings: str) -> CheckResult:
     environ = {"DATABASE_URL": dsn, "SECRET_KEYS": KEY, **settings}
-    results = await examine(Session({f"WEBHOOK_{name}": value for name, value in environ.items()}))
+    results = await examine(CliContext({f"WEBHOOK_{name}": value for name, value in environ.items()}))
     [result] = [result for result in results if result.check == "database"]
     return result
 

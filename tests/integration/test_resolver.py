@@ -13,7 +13,7 @@ from tests.network.name_server import SILENCE, Reply, addresses, serving
 from tests.waiting import until
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.local_faults import ResolverFault
-from webhook_dispatcher.transport.resolver import Found, GuardedResolver
+from webhook_dispatcher.transport.resolver import GuardedResolver, Lookup
 
 HERE = "127.0.0.1"
 QUICK = "quick.honest.dev"
@@ -34,7 +34,7 @@ async def resolving() -> AsyncIterator[GuardedResolver]:
         await resolver.close()
 
 
-async def begin(resolver: GuardedResolver, host: str) -> asyncio.Task[Found]:
+async def begin(resolver: GuardedResolver, host: str) -> asyncio.Task[Lookup]:
     """Begin a look-up that nobody answers."""
     pending = resolver.pending
     look_up = asyncio.create_task(resolver.resolve(host))
@@ -42,7 +42,7 @@ async def begin(resolver: GuardedResolver, host: str) -> asyncio.Task[Found]:
     return look_up
 
 
-async def give_up(*look_ups: asyncio.Task[Found]) -> None:
+async def give_up(*look_ups: asyncio.Task[Lookup]) -> None:
     for look_up in look_ups:
         look_up.cancel()
     await asyncio.wait(look_ups)
@@ -58,7 +58,7 @@ async def test_a_look_up_ends_with_its_attempt() -> None:
 async def test_look_ups_end_though_others_are_never_all_over() -> None:
     """c-ares cancels all look-ups of a channel at once, and must not while anybody waits for one of them."""
     async with resolving() as resolver:
-        running: list[asyncio.Task[Found]] = []
+        running: list[asyncio.Task[Lookup]] = []
         for host in SILENT:
             running.append(await begin(resolver, host))
             if len(running) > 2:
@@ -128,5 +128,5 @@ async def test_what_was_found_holds_whatever_was_given_up_meanwhile() -> None:
         running = await begin(resolver, SILENT[0])
         await give_up(await begin(resolver, SILENT[1]))
         assert (await resolver.resolve(QUICK)).addresses == [HERE], "by the other channel from now on"
-        assert await resolver.resolve(KEPT) == Found([HERE], was_asked=False)
+        assert await resolver.resolve(KEPT) == Lookup([HERE], was_asked=False)
         await give_up(running)

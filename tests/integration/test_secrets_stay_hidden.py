@@ -15,7 +15,7 @@ from tests.servers.database import own_server
 from webhook_dispatcher.app import run
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.program import program
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature
@@ -75,13 +75,13 @@ class Console:
     def secret(self, *line: str, keys: tuple[str, ...] = ("k1",)) -> str:
         """Return the secret that a command printed."""
         self._capsys.readouterr()
-        assert main([*line, "--json"], Session(environ(self._server, "webhook_admin", *keys))) == 0
+        assert main([*line, "--json"], CliContext(environ(self._server, "webhook_admin", *keys))) == 0
         secret: str = json.loads(self._capsys.readouterr().out)["secret"]
         return secret
 
     def rekey(self) -> None:
         """Put everything under k2."""
-        session = Session(environ(self._server, "webhook_admin", "k2", "k1"))
+        session = CliContext(environ(self._server, "webhook_admin", "k2", "k1"))
         assert main(["endpoint", "rekey"], session) == 0
 
 
@@ -162,7 +162,7 @@ def test_an_error_in_the_middle_of_setting_an_endpoint_shows_neither_secret_nor_
         program().main(
             ["endpoint", "set", "m2", "https://merchant.com/"],
             standalone_mode=False,
-            obj=Session(environ(talkative, "webhook_admin", "k1")),
+            obj=CliContext(environ(talkative, "webhook_admin", "k1")),
         )
     (secret,) = made
     log = talkative.log_file.read_text()
@@ -187,7 +187,7 @@ def test_what_holds_secrets_does_not_show_them() -> None:
     }
     settings = load_settings(given)
     keyring = settings.keyring()
-    holders = (secret, settings, keyring, Session(given), keyring.seal("m1", secret), settings.secret_keys)
+    holders = (secret, settings, keyring, CliContext(given), keyring.seal("m1", secret), settings.secret_keys)
     shown = "".join(f"{holder!r} {holder} {[holder]}" for holder in holders)
     for hidden in [*spellings(secret.revealed.decode()), *key_spellings(), "sesame"]:
         assert hidden not in shown

@@ -13,7 +13,7 @@ from tests.network.name_server import SILENCE, NameServer, addresses, serving
 from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
-from webhook_dispatcher.transport.resolver import Found, GuardedResolver
+from webhook_dispatcher.transport.resolver import GuardedResolver, Lookup
 from webhook_dispatcher.transport.sender import Sender
 
 # Nothing may leave for these: 192.0.2.0/24 and 2001:db8::/32 are documentation, and refused before that.
@@ -79,8 +79,8 @@ async def test_url_that_fails_the_static_check_is_blocked(url: str, no_connects:
 async def test_dial_is_checked_even_if_the_resolver_is_not_to_be_trusted(
     lies: list[str], no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(self: object, host: str) -> Found:
-        return Found(list(lies), was_asked=True)
+    async def resolve(self: object, host: str) -> Lookup:
+        return Lookup(list(lies), was_asked=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     async with name_server() as (_, address):
@@ -90,8 +90,8 @@ async def test_dial_is_checked_even_if_the_resolver_is_not_to_be_trusted(
 async def test_allowed_host_opens_addresses_only(
     no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(self: object, host: str) -> Found:
-        return Found(["localhost"], was_asked=True)
+    async def resolve(self: object, host: str) -> Lookup:
+        return Lookup(["localhost"], was_asked=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     policy = EgressPolicy(allow_hosts=frozenset({"here.allowed.dev"}))
@@ -156,8 +156,8 @@ async def test_denied_network_is_closed_to_an_allowed_host(denied: str) -> None:
 async def test_denied_network_is_closed_as_it_is_dialled(
     no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(self: object, host: str) -> Found:
-        return Found(["93.184.216.34"], was_asked=True)
+    async def resolve(self: object, host: str) -> Lookup:
+        return Lookup(["93.184.216.34"], was_asked=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     policy = EgressPolicy(

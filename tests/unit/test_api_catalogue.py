@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from tests.unit.test_words import KEYS, SAID
-from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.calls import ApiError
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, RANGES, entry_of, message
 from webhook_dispatcher.api.operations.models import Moment
 from webhook_dispatcher.api.validation import SAME_AS, Model, from_json, from_strings
@@ -97,12 +97,12 @@ class Asked(Model):
     ],
 )
 def test_instants_and_choices_are_told_in_the_clients_language(language: Language, texts: list[str]) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         from_strings(Asked, {"since": "1999-01-01T00:00:00Z", "state": "lost", "limit": "0"}, language)
     assert [detail.message for detail in refused.value.details] == texts
 
 
 def test_an_instant_that_is_too_late_is_no_number() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         from_json(Asked, b'{"since":"2100-01-01T00:00:00Z","state":"new"}', "en")
     assert refused.value.details[0].message == "The instant must be earlier than 2100-01-01T00:00:00Z."

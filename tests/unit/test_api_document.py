@@ -17,7 +17,7 @@ from jsonschema_rs import meta
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import Answer, Asked, Operation
+from webhook_dispatcher.api.calls import Operation, Request, Response
 from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.openapi import document as made
@@ -241,7 +241,7 @@ def test_what_is_forwarded_is_described_as_the_charge_services() -> None:
     assert jsonschema_rs.is_valid(upstream, declined)
 
 
-async def wrong_handler(asked: Asked) -> Answer:
+async def wrong_handler(asked: Request) -> Response:
     raise AssertionError("it is only described")
 
 
@@ -266,7 +266,7 @@ async def test_the_document_is_made_once_when_somebody_asks_for_it() -> None:
     shown, _ = published(operations)
     assert operations.walks == 0
     headers = CIMultiDictProxy(CIMultiDict[str]())
-    asked = Asked("r1", "en", shown, {}, headers, "/openapi.json", IPv4Address("192.0.2.1"), 0.0)
+    asked = Request("r1", "en", shown, {}, headers, "/openapi.json", IPv4Address("192.0.2.1"), 0.0)
     first, made = await shown.handler(asked), operations.walks
     assert made > 0
     assert await shown.handler(asked) == first

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.test_words import KEYS
 from webhook_dispatcher.api import request_ids, validation
-from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
+from webhook_dispatcher.api.calls import MAX_BODY_BYTES, ApiError
 from webhook_dispatcher.api.catalogue import UNAVAILABLE
 from webhook_dispatcher.api.fair_share import FairShare
 from webhook_dispatcher.api.memory import MAX_UNCOUNTED, Reservation
@@ -27,7 +27,7 @@ def test_one_client_takes_no_more_than_a_share_of_the_budget_and_gives_it_back()
         Reservation(share, "b") as other,
     ):
         first.grow(MAX_BODY_BYTES - 1)
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiError) as caught:
             second.grow(2)
         assert caught.value.code == UNAVAILABLE
         other.grow(MAX_BODY_BYTES)
@@ -47,7 +47,7 @@ def test_an_answer_is_counted_once_however_it_came() -> None:
         forwarded.cover(2 * MAX_UNCOUNTED)
         own.cover(2 * MAX_UNCOUNTED)
         assert (small.size, forwarded.size, own.size) == (0, 2 * MAX_UNCOUNTED, 2 * MAX_UNCOUNTED)
-        with pytest.raises(Refused):
+        with pytest.raises(ApiError):
             small.cover(MAX_UNCOUNTED + 1)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from webhook_dispatcher.api.calls import Answer, Asked, Operation, Refused
+from webhook_dispatcher.api.calls import ApiError, Operation, Request, Response
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
     KEY_MISSING,
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 IN_QUOTES = st.text(st.sampled_from(PRINTABLE), min_size=1, max_size=255)
 
 
-async def never(asked: Asked) -> Answer:
+async def never(asked: Request) -> Response:
     raise AssertionError
 
 
@@ -39,16 +39,16 @@ OPERATION = Operation("POST", "/v1/things", "createThing", never, idempotency="r
 
 
 def read(*values: str, operation: Operation = OPERATION) -> str | None:
-    """Return the key that a request has with these headers; Refused where it has none."""
+    """Return the key that a request has with these headers; ApiError where it has none."""
     headers = CIMultiDictProxy(CIMultiDict([("Idempotency-Key", value) for value in values]))
     address = IPv4Address("127.0.0.1")
-    return key_of(Asked("r1", "en", operation, {}, headers, "/v1/things", address, 0.0))
+    return key_of(Request("r1", "en", operation, {}, headers, "/v1/things", address, 0.0))
 
 
 def is_read(value: str) -> bool:
     try:
         return read(value) is not None
-    except Refused:
+    except ApiError:
         return False
 
 
@@ -74,20 +74,20 @@ def test_a_quoted_key_is_what_it_quotes_and_any_other_is_itself(value: str, key:
     ],
 )
 def test_what_is_no_key_is_told_as_if_there_were_none(value: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         read(value)
     assert refused.value.code == KEY_MISSING
     assert not re.fullmatch(PATTERN, value.strip(" \t")), "it is documented"
 
 
 def test_two_keys_are_none_and_where_none_is_asked_for_none_is_read() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         read("k", "k")
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         read()
     accepted, none = replace(OPERATION, idempotency="accepted"), replace(OPERATION, idempotency="none")
     assert read(operation=accepted) is None
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         read("", operation=accepted)
     assert read("", operation=none) is None
 
@@ -119,11 +119,11 @@ def test_the_documents_name_each_refusal_that_is_not_kept(page: str) -> None:
     [told] = re.findall(r"(?:Not kept|not kept), since [^:]+:((?: [^\n]*)(?:\n  [^\n]*)?)", text)
     sentence = told.partition(". ")[0].partition(".\n")[0]
     named = {int(code) for code in re.findall(r"-1\d{3,4}", sentence)}
-    refusals = {code: Refused(code) for code in CATALOGUE if 400 <= (CATALOGUE[code].status or 0) < 500}
+    refusals = {code: ApiError(code) for code in CATALOGUE if 400 <= (CATALOGUE[code].status or 0) < 500}
     not_kept = {code for code, refused in refusals.items() if not is_kept(refused)}
     by_status = {code for code in not_kept if CATALOGUE[code].status in (401, 429)}
     assert named - NEVER_REACHED == not_kept - by_status
     assert all(word in sentence for word in ("401", "429", "5xx", "`Retry-After`"))
-    assert not is_kept(Refused(STATE_FORBIDS, headers={"Retry-After": "1"}))
-    assert is_kept(Refused(STATE_FORBIDS))
-    assert not is_kept(Refused(UNAVAILABLE))
+    assert not is_kept(ApiError(STATE_FORBIDS, headers={"Retry-After": "1"}))
+    assert is_kept(ApiError(STATE_FORBIDS))
+    assert not is_kept(ApiError(UNAVAILABLE))

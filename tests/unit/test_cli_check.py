@@ -12,7 +12,7 @@ import pytest
 from tests.unit.fakes.administration import ENVIRON, KEYS, NOW, FakeAdministration, session
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, CheckResult, examine
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.errors import (
     DispatcherError,
     SchemaMismatch,
@@ -301,7 +301,7 @@ async def test_a_database_that_is_away_is_named(error: DispatcherError, code: in
             raise error
         yield FakeAdministration()
 
-    results = await examine(Session(ENVIRON, refusing))
+    results = await examine(CliContext(ENVIRON, refusing))
     assert problems(results) == {"database": (str(error).partition(": ")[0], code)}
     assert mend in (None, *(result.mend for result in results if result.check == "database"))
 
@@ -324,7 +324,7 @@ async def test_the_way_to_the_database_is_told(setting: str, is_there: bool, not
 
 
 async def test_every_configuration_problem_is_reported() -> None:
-    results = await examine(Session({"WEBHOOK_LEASE": "1", "WEBHOOK_X": "1"}))
+    results = await examine(CliContext({"WEBHOOK_LEASE": "1", "WEBHOOK_X": "1"}))
     assert [(result.check, result.code) for result in results] == [("configuration", 2), ("configuration", 2)]
 
 

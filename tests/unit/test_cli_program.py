@@ -8,35 +8,35 @@ import pytest
 
 from tests.unit.fakes.administration import FakeAdministration
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
     DispatcherError,
-    Refused,
     SchemaMismatch,
     StatementRefused,
     StorageUnavailable,
     UnknownKey,
+    UserError,
 )
 from webhook_dispatcher.storage.administration import Administration
 
 DATABASE = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges"}
 
 
-def failing(error: DispatcherError) -> Session:
+def failing(error: DispatcherError) -> CliContext:
     @asynccontextmanager
     async def fail(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
         if error:
             raise error
         yield FakeAdministration()
 
-    return Session(DATABASE, open_administration=fail)
+    return CliContext(DATABASE, open_administration=fail)
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        *((Refused("no"), 1), (StatementRefused("23514", "no"), 1), (UnknownKey("k1", "no"), 1)),
+        *((UserError("no"), 1), (StatementRefused("23514", "no"), 1), (UnknownKey("k1", "no"), 1)),
         *((ConfigurationError("no"), 2), (SchemaMismatch("no"), 3), (StorageUnavailable("no"), 4)),
     ],
 )
@@ -65,7 +65,7 @@ def test_errors_have_exit_code(error: DispatcherError, code: int, capsys: pytest
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(line: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(shlex.split(line), Session(DATABASE)) == 2
+    assert main(shlex.split(line), CliContext(DATABASE)) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("webhook-dispatcher: ")
@@ -75,15 +75,15 @@ def test_bad_usage_is_one_line_and_exit_2(line: str, named: str, capsys: pytest.
 
 
 def test_bad_configuration_is_a_line_per_problem(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check"], Session({"WEBHOOK_LEASE": "30"})) == 2
-    assert main(["run"], Session({"WEBHOOK_LEASE": "30", "WEBHOOK_LANES": "2"})) == 2
+    assert main(["check"], CliContext({"WEBHOOK_LEASE": "30"})) == 2
+    assert main(["run"], CliContext({"WEBHOOK_LEASE": "30", "WEBHOOK_LANES": "2"})) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1] for line in lines] == [" WEBHOOK_LANES", " WEBHOOK_LEASE"]
 
 
 @pytest.mark.parametrize("line", ["run", "migrate", "endpoint list", "deliveries list"])
 def test_without_a_database_url_nothing_starts(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(line.split(), Session({})) == 2
+    assert main(line.split(), CliContext({})) == 2
     assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_DATABASE_URL: not set")
 
 
@@ -91,10 +91,10 @@ def test_without_a_database_url_nothing_starts(line: str, capsys: pytest.Capture
     "line", ["run", "endpoint set m1 https://merchant.com/", "endpoint rotate-secret m1", "endpoint rekey"]
 )
 def test_without_keys_nothing_that_needs_them_starts(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(line.split(), Session(DATABASE)) == 2
+    assert main(line.split(), CliContext(DATABASE)) == 2
     assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_SECRET_KEYS: not set")
 
 
 def test_embedded_and_a_database_url_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--embedded"], Session(DATABASE)) == 2
+    assert main(["run", "--embedded"], CliContext(DATABASE)) == 2
     assert "--embedded" in capsys.readouterr().err

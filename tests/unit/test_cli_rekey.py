@@ -12,7 +12,7 @@ from tests.unit.test_cli_check import problems
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
 from webhook_dispatcher.cli.rekey import MAX_ROUNDS
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 
 
@@ -31,7 +31,7 @@ def seal(keyring: Keyring, merchant: str, secret: str | None = None) -> SealedSe
     return keyring.seal(merchant, Secret(secret or text(merchant)))
 
 
-def session(database: FakeAdministration, *key_ids: str) -> Session:
+def session(database: FakeAdministration, *key_ids: str) -> CliContext:
     keys = ",".join(map(key, key_ids or ("new", "old")))
     return administration.session(database, WEBHOOK_SECRET_KEYS=keys)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.fakes.administration import KEYS, FakeAdministration
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.command import COMMANDS
 from webhook_dispatcher.domain.errors import SchemaMismatch
 from webhook_dispatcher.storage.administration import Administration
@@ -44,7 +44,7 @@ async def open_nothing(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
 
 @pytest.mark.parametrize("line", OF_ONE_DATABASE)
 def test_database_must_be_named(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    session = Session(ENVIRON, open_nothing)
+    session = CliContext(ENVIRON, open_nothing)
     assert main(shlex.split(line), session) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -54,7 +54,7 @@ def test_database_must_be_named(line: str, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("line", OF_ONE_DATABASE)
 def test_named_database_is_the_one_that_is_opened(line: str) -> None:
     with pytest.raises(Opened, match="^" + URLS["eu2"]):
-        main([*shlex.split(line), "--shard", "eu2"], Session(ENVIRON, open_nothing))
+        main([*shlex.split(line), "--shard", "eu2"], CliContext(ENVIRON, open_nothing))
 
 
 def test_check_goes_through_all_and_names_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,10 +67,10 @@ def test_check_goes_through_all_and_names_each(capsys: pytest.CaptureFixture[str
         async with databases[name].open(dsn, pooled) as administration:
             yield administration
 
-    assert main(["check", "--json"], Session(ENVIRON, opened)) == 3
+    assert main(["check", "--json"], CliContext(ENVIRON, opened)) == 3
     found = json.loads(capsys.readouterr().out)
     schemas = {finding["shard"]: finding["problem"] for finding in found if finding["check"] == "schema"}
     assert schemas == {"eu1": None, "eu2": "the schema is of version 0"}
     assert [finding["shard"] for finding in found if finding["check"] == "configuration"] == [None]
-    main(["check", "--shard", "eu1"], Session(ENVIRON, opened))
+    main(["check", "--shard", "eu1"], CliContext(ENVIRON, opened))
     assert "eu2" not in capsys.readouterr().out

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.builders import NOW
-from webhook_dispatcher.console.pages.acting import Progress, ShownStatus, progress_of, shown_status
+from webhook_dispatcher.console.pages.acting import MassProgress, ShownStatus, progress_of, shown_status
 from webhook_dispatcher.console.reader import reader_of
 from webhook_dispatcher.storage.console.commands import CommandRow
 
@@ -18,8 +18,8 @@ COMMAND = CommandRow(
 @pytest.mark.parametrize(
     ("command", "progress"),
     [
-        (COMMAND, Progress(25, 500)),
-        (replace(COMMAND, status="done", result={"matched": 500, "retried": 499}), Progress(499, 500)),
+        (COMMAND, MassProgress(25, 500)),
+        (replace(COMMAND, status="done", result={"matched": 500, "retried": 499}), MassProgress(499, 500)),
         (replace(COMMAND, result={}), None),
         # What these find grows as they go.
         (
@@ -28,20 +28,26 @@ COMMAND = CommandRow(
                 command="recover",
                 result={"matched": {"failed": 25, "delivered": 1}, "recovered": 25},
             ),
-            Progress(25, None),
+            MassProgress(25, None),
         ),
         (replace(COMMAND, command="recover", status="done", result={"matched": {}, "recovered": 9}), None),
-        (replace(COMMAND, command="skip", result={"skipped": 500}), Progress(500, None)),
+        (replace(COMMAND, command="skip", result={"skipped": 500}), MassProgress(500, None)),
         (
             replace(COMMAND, command="skip", args={"counted": 900}, result={"skipped": 500}),
-            Progress(500, 900),
+            MassProgress(500, 900),
         ),
-        (replace(COMMAND, command="skip", args={"counted": 9}, result={"skipped": 500}), Progress(500, 500)),
-        (replace(COMMAND, command="skip", args={"counted": True}, result={"skipped": 5}), Progress(5, None)),
+        (
+            replace(COMMAND, command="skip", args={"counted": 9}, result={"skipped": 500}),
+            MassProgress(500, 500),
+        ),
+        (
+            replace(COMMAND, command="skip", args={"counted": True}, result={"skipped": 5}),
+            MassProgress(5, None),
+        ),
         (replace(COMMAND, command="pause", result={}), None),
     ],
 )
-def test_a_total_is_told_where_it_is_known(command: CommandRow, progress: Progress | None) -> None:
+def test_a_total_is_told_where_it_is_known(command: CommandRow, progress: MassProgress | None) -> None:
     assert progress_of(command) == progress
 
 

@@ -17,12 +17,11 @@ from pydantic import SecretStr
 from tests.unit.fakes.clock import FakeClock
 from tests.waiting import until
 from webhook_dispatcher.app.console import shown_settings
-from webhook_dispatcher.console import cookies, names, security
-from webhook_dispatcher.console import prover as prover_module
+from webhook_dispatcher.console import cookies, names, passwords, security
 from webhook_dispatcher.console.pages.signing import next_page
+from webhook_dispatcher.console.passwords import MAX_OF_ADDRESS, PasswordHasher, TooBusy
 from webhook_dispatcher.console.plots import CLASSES, HEIGHT, WIDTH, nice_top, plot_of
 from webhook_dispatcher.console.pretty import pretty
-from webhook_dispatcher.console.prover import MAX_OF_ADDRESS, Prover, TooBusy
 from webhook_dispatcher.console.reader import Reader, reader_of, zone_of
 from webhook_dispatcher.console.rendering import Renderer, shown_instant, when
 from webhook_dispatcher.console.static_files import StaticFiles
@@ -242,11 +241,11 @@ async def test_addresses_take_turns_at_computing_passwords(monkeypatch: pytest.M
         goes_on.wait()
         return b""
 
-    monkeypatch.setattr(prover_module, "prove", prove_slowly)
-    prover, parameters = Prover(), PasswordParameters(b"", 64, 1, 1)
+    monkeypatch.setattr(passwords, "prove", prove_slowly)
+    hasher, parameters = PasswordHasher(), PasswordParameters(b"", 64, 1, 1)
 
     def trying(password: str, address: str) -> asyncio.Task[bytes]:
-        return asyncio.create_task(prover.prove(password, parameters, ip_address(address)))
+        return asyncio.create_task(hasher.prove(password, parameters, ip_address(address)))
 
     try:
         tries = [trying("guess", f"2001:db8::{number}") for number in range(MAX_OF_ADDRESS)]

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.test_demo_audit import EVENT, LATER, arrival, delivery
 from webhook_dispatcher.cli.demo import cast, feed
 from webhook_dispatcher.cli.demo.ledger import MAX_UNSHOWN, Ledger, Request
-from webhook_dispatcher.cli.demo.verdict import Verdict, judge
+from webhook_dispatcher.cli.demo.verdict import DemoVerdict, judge
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, State
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 from webhook_dispatcher.storage.administration import DeliveryView
@@ -29,7 +29,7 @@ def ledger_of(*arrivals: Arrival) -> Ledger:
     return ledger
 
 
-def verdict(deliveries: list[DeliveryView], *arrivals: Arrival) -> Verdict:
+def verdict(deliveries: list[DeliveryView], *arrivals: Arrival) -> DemoVerdict:
     found = {str(view.event_id): view for view in deliveries}
     return judge(found, ledger_of(*arrivals), WRITTEN)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.builders import PUBLISHED
 from webhook_dispatcher.api.admission import headers_of_limits
-from webhook_dispatcher.api.calls import Answer, Asked
+from webhook_dispatcher.api.calls import Request, Response
 from webhook_dispatcher.api.card_attempts import subject_of
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.metrics import UPSTREAM_OUTCOMES
@@ -23,7 +23,7 @@ LIMITS = {"key": Limit(600, timedelta(minutes=1)), "card": Limit(10, timedelta(m
 POLICY = '"key";q=600;w=60, "card";q=10;w=900'
 
 
-async def _forward(_: Asked) -> Answer:
+async def _forward(_: Request) -> Response:
     raise AssertionError
 
 

@@ -21,16 +21,16 @@ from webhook_dispatcher.dispatch.control.skipping import SKIP_SIZE
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.domain.command import Code, CommandRow
 from webhook_dispatcher.domain.errors import LockTaken, StatementRefused, StorageUnavailable
-from webhook_dispatcher.domain.mass_command import Found
+from webhook_dispatcher.domain.mass_command import Matches
 
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 ALL = {"failed": 0, "pending_retry": 0, "delivered": 0}
 
 
-def found(*seqs: int, kind: str = "failed", looked: int | None = None, is_over: bool = False) -> Found:
+def found(*seqs: int, kind: str = "failed", looked: int | None = None, is_over: bool = False) -> Matches:
     merchants, kinds = ("m",) * len(seqs), (kind,) * len(seqs)
     passed = len(seqs) if looked is None else looked
-    return Found(seqs, merchants, passed, max(seqs, default=9), is_over, kinds, (NOW,) * len(seqs))
+    return Matches(seqs, merchants, passed, max(seqs, default=9), is_over, kinds, (NOW,) * len(seqs))
 
 
 async def carry_out(harness: ControllerHarness, name: str, **changes: Any) -> CommandRow:

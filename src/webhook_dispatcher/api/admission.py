@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from webhook_dispatcher.api import card_attempts
-from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Asked, Refused
+from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, ApiError, Request
 from webhook_dispatcher.api.catalogue import INVALID_TOKEN, KEY_REVOKED, LIMIT_EXCEEDED, TOKEN_MISSING
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.credentials import AccessToken
@@ -30,32 +30,32 @@ class ByToken:
         self._databases = databases
         self._limits = limits
 
-    async def admit(self, asked: Asked) -> Admitted:
+    async def admit(self, request: Request) -> Admitted:
         """Say whose request it is, or refuse it; one statement, and a second once a minute.
 
         One that counts for a card too takes both limits or neither, by a statement more.
         """
-        if asked.operation.limit in ("none", "token"):
+        if request.operation.limit in ("none", "token"):
             return NOT_ADMITTED
-        token = _token_of(asked)
+        token = _token_of(request)
         shares = self._databases.named(token.shard)
         if shares is None:
-            raise Refused(INVALID_TOKEN)
+            raise ApiError(INVALID_TOKEN)
         token_hash = token.hash
-        tokens = Tokens(shares.of_token(token_hash, asked.address))
-        is_of_card = asked.operation.limit == "card"
+        tokens = Tokens(shares.of_token(token_hash, request.address))
+        is_of_card = request.operation.limit == "card"
         limit = NO_LIMIT if is_of_card else self._limits.key
-        admission = await tokens.admit(token_hash, limit, with_endpoint=asked.operation.shows_endpoint)
+        admission = await tokens.admit(token_hash, limit, with_endpoint=request.operation.shows_endpoint)
         if admission.bearer is None:
             shares.forget(token_hash)
-            raise Refused(KEY_REVOKED if admission.state == "revoked" else INVALID_TOKEN)
+            raise ApiError(KEY_REVOKED if admission.state == "revoked" else INVALID_TOKEN)
         database = shares.note(token_hash, admission.bearer)
         admitted = _admitted(admission, limit, database, token.shard)
         if is_of_card:
-            admitted = await self._with_card(admitted, admission.bearer, database, asked.parameters["id"])
+            admitted = await self._with_card(admitted, admission.bearer, database, request.parameters["id"])
         # What was answered before is told again whatever is full: for 15 minutes, a card's limit would hide
         # whether its last attempt was the right one.
-        if admitted.full is not None and not asked.may_be_known:
+        if admitted.full is not None and not request.may_be_known:
             raise admitted.full
         if admission.is_use_due:
             await tokens.note_use(admission.bearer.api_key_id)
@@ -86,7 +86,7 @@ def _admitted(admission: TokenLookup, limit: Limit, database: Database, shard: s
 def _full(admitted: Admitted, headers: Mapping[str, str]) -> Admitted:
     """Note that a limit is full. Retry-After goes with the refusal alone."""
     left = {name: text for name, text in headers.items() if name != "Retry-After"}
-    return admitted._replace(headers=left, full=Refused(LIMIT_EXCEEDED, headers=headers))
+    return admitted._replace(headers=left, full=ApiError(LIMIT_EXCEEDED, headers=headers))
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:
@@ -118,13 +118,13 @@ def headers_of_limits(limits: Mapping[str, Limit], taken: Taken) -> dict[str, st
     }
 
 
-def _token_of(asked: Asked) -> AccessToken:
+def _token_of(request: Request) -> AccessToken:
     """Read the one token that a request brings."""
-    given = asked.headers.getall("Authorization", [])
+    given = request.headers.getall("Authorization", [])
     if not given:
-        raise Refused(TOKEN_MISSING)
+        raise ApiError(TOKEN_MISSING)
     match = _BEARER.fullmatch(given[0]) if len(given) == 1 and len(given[0]) <= MAX_AUTHORIZATION else None
     token = AccessToken.parse(match[1]) if match else None
     if token is None:
-        raise Refused(INVALID_TOKEN)
+        raise ApiError(INVALID_TOKEN)
     return token

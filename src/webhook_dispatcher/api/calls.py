@@ -17,7 +17,7 @@ from webhook_dispatcher.storage.api.tokens import Bearer
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-Handler = Callable[["Asked"], Awaitable["Answer | Given"]]
+Handler = Callable[["Request"], Awaitable["Response | CommandAccepted"]]
 IdempotencyRule = Literal["required", "accepted", "none"]
 IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED: Mapping[str, str] = MappingProxyType({"Idempotent-Replayed": "true"})
@@ -36,7 +36,7 @@ class Detail:
     message: str
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """A request ends with an error of the catalogue.
 
     extra: further fields of `error`, such as failureReason, or `cause`, by which the code's meanings are told
@@ -66,7 +66,7 @@ class Refused(Exception):
         """Whether nothing more can be read from the connection."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A success. data: JSON. language: that of the first answer, where this one repeats it.
 
     kept: what is told when the same request comes again, where that is less: a secret is told once.
@@ -84,8 +84,8 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A command was given, and daemons carry it out; language and headers: as for Answer."""
+class CommandAccepted:
+    """A command was given, and daemons carry it out; language and headers: as for Response."""
 
     command_id: int
     language: Language | None = None
@@ -131,7 +131,7 @@ class Operation:
 
 
 @dataclass(slots=True)
-class Asked:
+class Request:
     """A request, as far as it is known; each step of the pipeline knows more.
 
     raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
@@ -191,7 +191,7 @@ class Admitted(NamedTuple):
     headers: Mapping[str, str] = NO_HEADERS
     attempt: CardAttempt | None = None
     endpoint: OwnEndpoint | None = None
-    full: Refused | None = None
+    full: ApiError | None = None
 
 
 NOT_ADMITTED: Admitted = Admitted()

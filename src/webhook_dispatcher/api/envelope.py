@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import orjson
 
 from webhook_dispatcher.api import request_ids
-from webhook_dispatcher.api.calls import REPLAYED, Answer, Refused
+from webhook_dispatcher.api.calls import REPLAYED, ApiError, Response
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, STATE, STATE_FORBIDS, entry_of, message
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.language import Language
@@ -41,7 +41,7 @@ class Envelope:
     body: bytes
 
 
-def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
+def success(answer: Response, meta: Meta, language: Language) -> Envelope:
     """Put an answer's data into the envelope, byte for byte; a page stands for itself."""
     headers = headers_of(meta, answer.language or language) | {**answer.headers}
     if answer.page is not None:
@@ -53,7 +53,7 @@ def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
     return Envelope(answer.status, headers, body)
 
 
-def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
+def error(refused: ApiError, meta: Meta, language: Language) -> Envelope:
     """Say what was refused, in the client's language; a code that may not leave is an internal error."""
     told = refused.language or language
     entry = entry_of(refused.code)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
+from webhook_dispatcher.api.calls import MAX_BODY_BYTES, ApiError
 from webhook_dispatcher.api.catalogue import (
     BODY_TOO_LARGE,
     HEAD_TOO_LARGE,
@@ -31,7 +31,7 @@ HEADERS: Mapping[Fault, Mapping[str, str]] = MappingProxyType(
 )
 
 
-def refused(fault: Fault, max_body: int = MAX_BODY_BYTES) -> Refused:
+def refused(fault: Fault, max_body: int = MAX_BODY_BYTES) -> ApiError:
     """Return what such a request is refused with. max_body: bytes that its body may have."""
     extra = {"maxBytes": max_body} if fault is Fault.BODY_TOO_LARGE else {}
-    return Refused(CODES[fault], headers=HEADERS.get(fault, {}), extra=extra, closes=True)
+    return ApiError(CODES[fault], headers=HEADERS.get(fault, {}), extra=extra, closes=True)

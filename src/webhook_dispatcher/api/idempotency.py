@@ -17,7 +17,15 @@ from math import ceil
 
 import orjson
 
-from webhook_dispatcher.api.calls import IDEMPOTENCY_KEY, REPLAYED, Answer, Asked, Detail, Given, Refused
+from webhook_dispatcher.api.calls import (
+    IDEMPOTENCY_KEY,
+    REPLAYED,
+    ApiError,
+    CommandAccepted,
+    Detail,
+    Request,
+    Response,
+)
 from webhook_dispatcher.api.catalogue import KEY_MISSING, KEY_REUSED, LIMIT_EXCEEDED, STILL_RUNNING, entry_of
 from webhook_dispatcher.api.operations.commands import answer_of, when_held
 from webhook_dispatcher.domain.command import CommandStatus
@@ -29,8 +37,8 @@ from webhook_dispatcher.storage.api.requests import Begun, KeptAnswer, KnownRequ
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
-Outcome = Answer | Given | Refused
-CarryOut = Callable[[Asked], Awaitable[Answer | Given]]
+Outcome = Response | CommandAccepted | ApiError
+CarryOut = Callable[[Request], Awaitable[Response | CommandAccepted]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,65 +56,65 @@ class KeyedRequest:
 class OnceForEachKey:
     """Carries each request of the operations that are our own out once."""
 
-    async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
+    async def once(self, request: Request, carry_out: CarryOut) -> Response:
         """Carry it out, or say what came of it before."""
-        outcome = await when_held(asked, partial(self._carry_out, asked, key_of(asked), carry_out))
-        if isinstance(outcome, Refused):
+        outcome = await when_held(request, partial(self._carry_out, request, key_of(request), carry_out))
+        if isinstance(outcome, ApiError):
             raise outcome
-        return await answer_of(asked, outcome)
+        return await answer_of(request, outcome)
 
-    async def _carry_out(self, asked: Asked, key: str | None, carry_out: CarryOut) -> Outcome:
-        if asked.operation.idempotency == "none":
-            return await carry_out(asked)
-        async with transaction(asked.database) as connection:
-            within = replace(asked, admitted=asked.admitted._replace(database=connection))
+    async def _carry_out(self, request: Request, key: str | None, carry_out: CarryOut) -> Outcome:
+        if request.operation.idempotency == "none":
+            return await carry_out(request)
+        async with transaction(request.database) as connection:
+            within = replace(request, admitted=request.admitted._replace(database=connection))
             return await (carry_out(within) if key is None else _keyed(within, key, carry_out))
 
 
-async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
+async def _keyed(request: Request, key: str, carry_out: CarryOut) -> Outcome:
     """Carry it out within the transaction that keeps its outcome, or return the outcome that was kept."""
-    request = keyed(asked, key)
-    requests = Requests(asked.database, asked.bearer)
-    begun = await requests.begin(request.hash)
-    if begun.known is not None and not await _was_rejected(asked, begun.known, request):
-        return repeat(begun.known, request)
-    refuse_unless_free(asked, begun)
-    outcome = await carry_out(asked)
-    await _keep(requests, request, outcome, asked.language)
+    identity = keyed(request, key)
+    requests = Requests(request.database, request.bearer)
+    begun = await requests.begin(identity.hash)
+    if begun.known is not None and not await _was_rejected(request, begun.known, identity):
+        return repeat(begun.known, identity)
+    refuse_unless_free(request, begun)
+    outcome = await carry_out(request)
+    await _keep(requests, identity, outcome, request.language)
     return outcome
 
 
-async def _was_rejected(asked: Asked, known: KnownRequest, request: KeyedRequest) -> bool:
+async def _was_rejected(request: Request, known: KnownRequest, identity: KeyedRequest) -> bool:
     """Tell whether the command of an equal request had no effect, and its client was or would be told so."""
-    if known.command is None or known.body_hash != request.body_hash or asked.operation.outcome is None:
+    if known.command is None or known.body_hash != identity.body_hash or request.operation.outcome is None:
         return False
-    command = await Endpoints(asked.database).command(asked.token, known.command.id)
+    command = await Endpoints(request.database).command(request.token, known.command.id)
     return command is not None and command.status is CommandStatus.REJECTED
 
 
-def refuse_unless_free(asked: Asked, begun: Begun) -> None:
+def refuse_unless_free(request: Request, begun: Begun) -> None:
     """Refuse what is being carried out now, what a limit forbids, and what could not be kept."""
-    if asked.admitted.full is not None:
-        raise asked.admitted.full
+    if request.admitted.full is not None:
+        raise request.admitted.full
     if not begun.is_ours:
-        raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
+        raise ApiError(STILL_RUNNING, headers={"Retry-After": "1"})
     if begun.full_for is not None:
         seconds = max(1, ceil(begun.full_for.total_seconds()))
-        raise Refused(LIMIT_EXCEEDED, headers={"Retry-After": str(seconds)})
+        raise ApiError(LIMIT_EXCEEDED, headers={"Retry-After": str(seconds)})
 
 
 async def _keep(
-    requests: Requests, request: KeyedRequest, outcome: Answer | Given, language: Language
+    requests: Requests, identity: KeyedRequest, outcome: Response | CommandAccepted, language: Language
 ) -> None:
-    if isinstance(outcome, Given):
-        await requests.keep_command(request.hash, request.body_hash, outcome.command_id, language)
+    if isinstance(outcome, CommandAccepted):
+        await requests.keep_command(identity.hash, identity.body_hash, outcome.command_id, language)
     else:
-        await requests.keep_answer(request.hash, request.body_hash, kept_answer(outcome, language))
+        await requests.keep_answer(identity.hash, identity.body_hash, kept_answer(outcome, language))
 
 
-def kept_answer(outcome: Answer | Refused, language: Language) -> KeptAnswer:
+def kept_answer(outcome: Response | ApiError, language: Language) -> KeptAnswer:
     """Return an answer or a refusal in the form in which the database keeps it."""
-    if isinstance(outcome, Answer):
+    if isinstance(outcome, Response):
         data = outcome.data if outcome.kept is None else outcome.kept
         return KeptAnswer(outcome.status, language, data.decode())
     error = {
@@ -118,50 +126,50 @@ def kept_answer(outcome: Answer | Refused, language: Language) -> KeptAnswer:
     return KeptAnswer(status, language, orjson.dumps(error).decode())
 
 
-def repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
+def repeat(known: KnownRequest, identity: KeyedRequest) -> Outcome:
     """Return the outcome of an equal request before, in the language in which it was told first.
 
-    Refused where the body is another, or where that request is still being carried out.
+    ApiError where the body is another, or where that request is still being carried out.
     """
-    if known.body_hash != request.body_hash:
-        raise Refused(KEY_REUSED)
+    if known.body_hash != identity.body_hash:
+        raise ApiError(KEY_REUSED)
     if known.command is not None:
-        return Given(known.command.id, _language(known.command.language), REPLAYED)
+        return CommandAccepted(known.command.id, _language(known.command.language), REPLAYED)
     if known.answer is None:
-        raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
+        raise ApiError(STILL_RUNNING, headers={"Retry-After": "1"})
     answer, language = known.answer, _language(known.answer.language)
     if answer.status < 400:
-        return Answer(answer.text.encode(), answer.status, REPLAYED, language=language)
+        return Response(answer.text.encode(), answer.status, REPLAYED, language=language)
     error = orjson.loads(answer.text)
     details = tuple(Detail(field, message) for field, message in error["details"])
-    return Refused(error["code"], details, REPLAYED, error["extra"], status=answer.status, language=language)
+    return ApiError(error["code"], details, REPLAYED, error["extra"], status=answer.status, language=language)
 
 
-def keyed(asked: Asked, key: str) -> KeyedRequest:
+def keyed(request: Request, key: str) -> KeyedRequest:
     """Return what tells this request from others: its key counts for one method and path with query alone."""
     digest = hashlib.sha256()
-    for part in (asked.operation.method, asked.target, key):
+    for part in (request.operation.method, request.target, key):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4) + encoded)
-    return KeyedRequest(digest.digest(), hashlib.sha256(asked.raw_body).digest())
+    return KeyedRequest(digest.digest(), hashlib.sha256(request.raw_body).digest())
 
 
-def key_of(asked: Asked) -> str | None:
+def key_of(request: Request) -> str | None:
     """Read the key, if the operation takes one; a quoted string means the same as a bare one.
 
-    Refused where it is none, or two, or is missing though it is required.
+    ApiError where it is none, or two, or is missing though it is required.
     """
-    rule = asked.operation.idempotency
-    given = asked.headers.getall(IDEMPOTENCY_KEY, []) if rule != "none" else []
+    rule = request.operation.idempotency
+    given = request.headers.getall(IDEMPOTENCY_KEY, []) if rule != "none" else []
     if not given:
         if rule == "required":
-            raise Refused(KEY_MISSING)
+            raise ApiError(KEY_MISSING)
         return None
     text = given[0].strip(" \t")
     if (quoted := _QUOTED.fullmatch(text)) is not None:
         text = re.sub(r"\\(.)", r"\1", quoted[1])
     if len(given) > 1 or not _KEY.fullmatch(text):
-        raise Refused(KEY_MISSING)
+        raise ApiError(KEY_MISSING)
     return text
 
 

@@ -6,7 +6,7 @@ and every answer until its client has read it.
 
 from typing import Self
 
-from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.calls import ApiError
 from webhook_dispatcher.api.catalogue import UNAVAILABLE
 from webhook_dispatcher.api.fair_share import FairShare
 
@@ -46,7 +46,7 @@ class Reservation:
     def grow(self, size: int) -> None:
         """Take so many bytes more, or refuse."""
         if not self._share.take(self._client, size):
-            raise Refused(UNAVAILABLE, headers={"Retry-After": "1"}, closes=True)
+            raise ApiError(UNAVAILABLE, headers={"Retry-After": "1"}, closes=True)
         self.size += size
 
     def cover(self, size: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import orjson
 
 from webhook_dispatcher import words
-from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.calls import ApiError
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
     INTERNAL,
@@ -33,7 +33,7 @@ OTHERWISE, UNSUPPORTED = "invalid_request", "unsupported_grant_type"
 CHALLENGE = 'Basic realm="Partner API"'
 
 
-def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
+def error(refused: ApiError, meta: Meta, language: Language) -> Envelope:
     """Say what was refused; fields that are not valid are 400."""
     code = refused.code if refused.code in CATALOGUE else INTERNAL
     entry = CATALOGUE[code]

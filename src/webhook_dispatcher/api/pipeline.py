@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 from aiohttp.web_request import BaseRequest
-from aiohttp.web_response import Response
+from aiohttp.web_response import Response as HttpResponse
 
 from webhook_dispatcher.api import card_attempts, envelope, faults, memory, oauth, request_body, request_ids
 from webhook_dispatcher.api.admission import ByToken
@@ -19,11 +19,11 @@ from webhook_dispatcher.api.calls import (
     MAX_BODY_BYTES,
     NOT_ADMITTED,
     Admitted,
-    Answer,
-    Asked,
-    Given,
+    ApiError,
+    CommandAccepted,
     Operation,
-    Refused,
+    Request,
+    Response,
 )
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
@@ -53,7 +53,9 @@ _log = structlog.get_logger()
 class Idempotency(Protocol):
     """The same request twice has one effect and one answer."""
 
-    async def once(self, asked: Asked, carry_out: Callable[[Asked], Awaitable[Answer | Given]]) -> Answer:
+    async def once(
+        self, request: Request, carry_out: Callable[[Request], Awaitable[Response | CommandAccepted]]
+    ) -> Response:
         """Carry it out, or say what came of it before; a refusal counts as an answer."""
         ...
 
@@ -93,129 +95,129 @@ class Pipeline:
         self._metrics = metrics
         self._read_memory, self._answer_memory = memory.new_share(), memory.new_share()
 
-    async def __call__(self, request: BaseRequest) -> Response:
+    async def __call__(self, request: BaseRequest) -> HttpResponse:
         """Answer a request, whatever happens."""
         call = self._begin(request)
         # Never unbound: each request is answered in a task of its own, and its context ends with that.
         structlog.contextvars.bind_contextvars(**call.names())
         try:
             return self._succeed(call, request, await self._carry_out(call, request))
-        except Refused as refused:
+        except ApiError as refused:
             return self._refuse(call, request, refused)
         except RequestRefused as error:
             return self._refuse(call, request, faults.refused(error.fault, call.max_body))
         except TokenEnded:
-            return self._refuse(call, request, Refused(INVALID_TOKEN))
+            return self._refuse(call, request, ApiError(INVALID_TOKEN))
         except ConnectionError:
             self._metrics.count(call.operation, CLIENT_GONE, self._clock.elapsed() - call.began, None)
             _log.info("request.broken_off", operation=call.operation)
             raise
         except StorageUnavailable as error:
             _log.warning("request.unanswered", operation=call.operation, error=str(error))
-            return self._refuse(call, request, Refused(UNAVAILABLE, headers={"Retry-After": "1"}))
+            return self._refuse(call, request, ApiError(UNAVAILABLE, headers={"Retry-After": "1"}))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
             _log.error("request.failed", operation=call.operation, exc_info=error)
-            return self._refuse(call, request, Refused(INTERNAL))
+            return self._refuse(call, request, ApiError(INTERNAL))
 
     def _find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
         try:
             return self._router.find(method, path)
         except NoSuchPath:
-            raise Refused(NO_SUCH_PATH) from None
+            raise ApiError(NO_SUCH_PATH) from None
         except NoSuchMethod as error:
-            raise Refused(METHOD_NOT_ALLOWED, headers={"Allow": error.allow}) from None
+            raise ApiError(METHOD_NOT_ALLOWED, headers={"Allow": error.allow}) from None
 
-    async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
+    async def _carry_out(self, call: Call, raw: BaseRequest) -> Response:
         """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
-        path = examine(request)
-        expects = expects_continue(request)
-        operation, parameters = self._find(request.method, path)
+        path = examine(raw)
+        expects = expects_continue(raw)
+        operation, parameters = self._find(raw.method, path)
         call.operation, call.max_body = operation.name, operation.max_body
-        if operation.form is not None and request_body.content_type(request.headers) == FORM:
+        if operation.form is not None and request_body.content_type(raw.headers) == FORM:
             call.is_oauth, call.language = True, "en"
-        request_body.check_head(request, operation)
-        asked = Asked(
+        request_body.check_head(raw, operation)
+        request = Request(
             request_id=call.request_id,
             language=call.language,
             operation=operation,
             parameters=parameters,
-            headers=request.headers,
-            target=request.raw_path,
-            address=request[ADDRESS],
+            headers=raw.headers,
+            target=raw.raw_path,
+            address=raw[ADDRESS],
             began=call.began,
         )
-        asked.admitted = call.admitted = await self._admission.admit(asked)
-        client = _client_of(asked, call.admitted)
-        request[HELD] = reserved = memory.Reservation(self._answer_memory, client)
-        asked.take_memory = reserved.grow
+        request.admitted = call.admitted = await self._admission.admit(request)
+        client = _client_of(request, call.admitted)
+        raw[HELD] = reserved = memory.Reservation(self._answer_memory, client)
+        request.take_memory = reserved.grow
         async with card_attempts.released_unless_made(call.admitted.attempt):
-            answer = await self._answer(asked, client, request, expects)
+            answer = await self._answer(request, client, raw, expects)
         reserved.cover(len(answer.data))
         return answer
 
-    async def _answer(self, asked: Asked, client: str, request: BaseRequest, expects: bool) -> Answer:
-        if not request.body_exists:
-            return await self._idempotency.once(asked, self._handle)
+    async def _answer(self, request: Request, client: str, raw: BaseRequest, expects: bool) -> Response:
+        if not raw.body_exists:
+            return await self._idempotency.once(request, self._handle)
         with memory.Reservation(self._read_memory, client) as reservation:
-            asked.raw_body = await read_body(
-                request,
-                asked.operation.max_body,
+            request.raw_body = await read_body(
+                raw,
+                request.operation.max_body,
                 reservation.grow,
-                is_strangers=asked.admitted.bearer is None,
+                is_strangers=request.admitted.bearer is None,
                 expects_continue=expects,
             )
-            return await self._idempotency.once(asked, self._handle)
+            return await self._idempotency.once(request, self._handle)
 
-    async def _handle(self, asked: Asked) -> Answer | Given:
+    async def _handle(self, request: Request) -> Response | CommandAccepted:
         """Read query and body by the operation's models, and carry the operation out."""
-        operation, language = asked.operation, asked.language
-        asked.query = request_body.parse_query(operation, asked.target.partition("?")[2], language)
+        operation, language = request.operation, request.language
+        request.query = request_body.parse_query(operation, request.target.partition("?")[2], language)
         if operation.takes_body:
-            kind = request_body.content_type(asked.headers)
-            asked.body = request_body.parse(operation, asked.raw_body, kind, language)
-        return await operation.handler(asked)
+            kind = request_body.content_type(request.headers)
+            request.body = request_body.parse(operation, request.raw_body, kind, language)
+        return await operation.handler(request)
 
-    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
+    def refuse_unparsed(self, raw: BaseRequest, error: BaseException | None) -> HttpResponse:
         """Answer a request that could not be parsed: nothing of it is known, not even its headers."""
-        call = self._begin(request)
+        call = self._begin(raw)
         fault = judge(error)
         with structlog.contextvars.bound_contextvars(**call.names()):
             if fault is None:
                 _log.error("request.failed", exc_info=error)
-                return self._refuse(call, request, Refused(INTERNAL, closes=True))
-            return self._refuse(call, request, faults.refused(fault))
+                return self._refuse(call, raw, ApiError(INTERNAL, closes=True))
+            return self._refuse(call, raw, faults.refused(fault))
 
-    def _begin(self, request: BaseRequest) -> Call:
-        headers = request.headers
+    def _begin(self, raw: BaseRequest) -> Call:
+        headers = raw.headers
         return Call(
             request_ids.choose(headers.get(request_ids.HEADER)),
             languages.choose(headers.get("Accept-Language")),
             self._clock.elapsed(),
         )
 
-    def _succeed(self, call: Call, request: BaseRequest, answer: Answer) -> Response:
-        return self._send(call, request, envelope.success(answer, self._meta(call), call.language))
+    def _succeed(self, call: Call, raw: BaseRequest, answer: Response) -> HttpResponse:
+        return self._send(call, raw, envelope.success(answer, self._meta(call), call.language))
 
-    def _refuse(self, call: Call, request: BaseRequest, refused: Refused) -> Response:
+    def _refuse(self, call: Call, raw: BaseRequest, refused: ApiError) -> HttpResponse:
         code = INTERNAL if entry_of(refused.code) is CATALOGUE[INTERNAL] else refused.code
         if code != refused.code:
             _log.error("code.unknown", operation=call.operation, code=refused.code)
         write = oauth.error if call.is_oauth else envelope.error
         finished = write(refused, self._meta(call), call.language)
-        return self._send(call, request, finished, code, refused.closes)
+        return self._send(call, raw, finished, code, refused.closes)
 
     def _send(
         self,
         call: Call,
-        request: BaseRequest,
+        raw: BaseRequest,
         finished: envelope.Envelope,
         refused: int | None = None,
         closes: bool = False,
-    ) -> Response:
+    ) -> HttpResponse:
         headers = {"Cache-Control": "no-store", **call.admitted.headers, **finished.headers}
         if finished.status == 401:
             headers.setdefault("WWW-Authenticate", "Bearer")
-        response = respond(request, finished.status, finished.body, headers, is_last=closes)
+        response = respond(raw, finished.status, finished.body, headers, is_last=closes)
         took = self._clock.elapsed() - call.began
         self._metrics.count(call.operation, finished.status, took, refused)
         return response
@@ -224,6 +226,6 @@ class Pipeline:
         return envelope.Meta(call.request_id, self._clock.unix(), self._clock.elapsed() - call.began)
 
 
-def _client_of(asked: Asked, admitted: Admitted) -> str:
+def _client_of(request: Request, admitted: Admitted) -> str:
     """Name whose share of memory body and answer take: the merchant, or without a token the address."""
-    return admitted.bearer.merchant_id if admitted.bearer else clients.subjects_of(asked.address)[0]
+    return admitted.bearer.merchant_id if admitted.bearer else clients.subjects_of(request.address)[0]

@@ -10,7 +10,7 @@ from aiohttp.web_request import BaseRequest
 from pydantic import BaseModel
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import FORM, Operation, Refused
+from webhook_dispatcher.api.calls import FORM, ApiError, Operation
 from webhook_dispatcher.api.catalogue import (
     BODY_NOT_ALLOWED,
     CHARSET,
@@ -43,15 +43,15 @@ def check_head(request: BaseRequest, operation: Operation) -> None:
     if not request.body_exists:
         return
     if not operation.takes_body:
-        raise Refused(MALFORMED_REQUEST, extra={"cause": BODY_NOT_ALLOWED}, closes=True)
+        raise ApiError(MALFORMED_REQUEST, extra={"cause": BODY_NOT_ALLOWED}, closes=True)
     if (request.content_length or 0) > operation.max_body:
         raise RequestRefused(Fault.BODY_TOO_LARGE)
     if request.headers.getall("Content-Encoding", ["identity"]) != ["identity"]:
-        raise Refused(WRONG_CONTENT_TYPE, extra={"cause": COMPRESSED}, closes=True)
+        raise ApiError(WRONG_CONTENT_TYPE, extra={"cause": COMPRESSED}, closes=True)
     if content_type(request.headers) not in operation.content_types:
-        raise Refused(WRONG_CONTENT_TYPE, closes=True)
+        raise ApiError(WRONG_CONTENT_TYPE, closes=True)
     if (request.charset or "utf-8").lower() not in UTF_8:
-        raise Refused(WRONG_CONTENT_TYPE, extra={"cause": CHARSET}, closes=True)
+        raise ApiError(WRONG_CONTENT_TYPE, extra={"cause": CHARSET}, closes=True)
 
 
 def content_type(headers: "CIMultiDictProxy[str]") -> str:
@@ -116,9 +116,9 @@ def _decoded(body: bytes) -> object:
         members += len(pairs)
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise Refused(NOT_JSON, extra={"cause": REPEATED_NAME})
+            raise ApiError(NOT_JSON, extra={"cause": REPEATED_NAME})
         if members > MAX_MEMBERS:
-            raise Refused(NOT_JSON, extra={"cause": TOO_MANY_MEMBERS})
+            raise ApiError(NOT_JSON, extra={"cause": TOO_MANY_MEMBERS})
         return found
 
     try:
@@ -126,7 +126,7 @@ def _decoded(body: bytes) -> object:
         return json.loads(body, object_pairs_hook=unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         is_deep = isinstance(error, RecursionError) or str(error).startswith("depth limit exceeded")
-        raise Refused(NOT_JSON, extra={"cause": TOO_DEEP} if is_deep else {}) from None
+        raise ApiError(NOT_JSON, extra={"cause": TOO_DEEP} if is_deep else {}) from None
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from webhook_dispatcher import words
-from webhook_dispatcher.api.calls import Detail, Refused
+from webhook_dispatcher.api.calls import ApiError, Detail
 from webhook_dispatcher.api.catalogue import NOT_JSON, VALIDATION_FAILED
 from webhook_dispatcher.domain.language import Language
 
@@ -83,9 +83,11 @@ def from_strings(model: type[M], fields: Mapping[str, str], language: Language) 
         raise _refused(error, language) from None
 
 
-def refuse_field(field: str, kind: str, language: Language) -> Refused:
+def refuse_field(field: str, kind: str, language: Language) -> ApiError:
     """Refuse one field for what no model sees. kind: a key of a text."""
-    return Refused(VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language)),))
+    return ApiError(
+        VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language)),)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,11 @@ def refuse_nul(value: object, language: Language) -> None:
         waiting += place.below()
 
 
-def _refused(error: ValidationError, language: Language) -> Refused:
+def _refused(error: ValidationError, language: Language) -> ApiError:
     found = error.errors(include_url=False, include_input=False)
     if any(each["type"] == "json_invalid" for each in found):
-        return Refused(NOT_JSON)
-    return Refused(VALIDATION_FAILED, tuple(_detail(each, language) for each in found[:MAX_DETAILS]))
+        return ApiError(NOT_JSON)
+    return ApiError(VALIDATION_FAILED, tuple(_detail(each, language) for each in found[:MAX_DETAILS]))
 
 
 def _detail(error: ErrorDetails, language: Language) -> Detail:

@@ -14,7 +14,7 @@ from webhook_dispatcher.cli.output import print_json, print_table
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain import account, password
 from webhook_dispatcher.domain.account import Role, SignInCode
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused
+from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.domain.password import Verifier
 from webhook_dispatcher.storage.console import accounts
 from webhook_dispatcher.storage.console.accounts import CodeState, PasswordSet
@@ -60,7 +60,7 @@ def add(
         requested_by,
     )
     if not is_added:
-        raise Refused(
+        raise UserError(
             f"there is an account {name!r} already: see `account list`, `account role`, `account password`"
         )
     typer.echo(f"{name}: {role} added{_way_in(name, is_by_proxy, has_no_password)}")
@@ -97,7 +97,7 @@ def set_password(
     if result is PasswordSet.UNKNOWN:
         raise _unknown(name)
     if result is PasswordSet.BY_PROXY:
-        raise Refused(f"a proxy signs {name!r} in: the account may have no password")
+        raise UserError(f"a proxy signs {name!r} in: the account may have no password")
     typer.echo(f"{name}: password set; the sessions from before have ended")
 
 
@@ -161,7 +161,7 @@ def code(
     if result.state is CodeState.UNKNOWN:
         raise _unknown(name)
     if result.state is CodeState.DISABLED:
-        raise Refused(f"account {name!r} is disabled; `account enable {name}` lets it sign in again")
+        raise UserError(f"account {name!r} is disabled; `account enable {name}` lets it sign in again")
     if as_json:
         print_json({"name": name, "code": made.shown, "expires_at": result.expires_at})
     else:
@@ -169,8 +169,8 @@ def code(
         typer.echo(f"signs {name} in at the console, once, within sixty seconds", err=True)
 
 
-def _unknown(name: str) -> Refused:
-    return Refused(f"there is no account {name!r}; `account list` shows them all")
+def _unknown(name: str) -> UserError:
+    return UserError(f"there is no account {name!r}; `account list` shows them all")
 
 
 def _read_verifier() -> Verifier:

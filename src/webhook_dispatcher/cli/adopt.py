@@ -7,7 +7,7 @@ import typer
 from webhook_dispatcher.cli.options import RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts
 from webhook_dispatcher.cli.session import operator, session_of
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused
+from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.installation import Backlog, Installation
 
@@ -32,7 +32,7 @@ def adopt(
         typer.echo(f"nothing to adopt: the database belongs to {name} already")
         return
     if not yes:
-        raise Refused(
+        raise UserError(
             f"nothing was changed; `adopt --yes` makes it {name}, and a daemon then sends what is owed"
         )
     who = requested_by or operator()

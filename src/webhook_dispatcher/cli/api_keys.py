@@ -12,7 +12,7 @@ from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardN
 from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 
 MAX_NAME_CHARACTERS = 100
 COLUMNS = ("client_id", "merchant_id", "name", "created_at", "created_by", "last_used_at", "revoked_at")
@@ -88,5 +88,5 @@ def revoke(
     session = session_of(context, shard or client_id.shard)
     is_revoked = session.change(lambda database: database.revoke_api_key(str(client_id)), requested_by)
     if is_revoked is None:
-        raise Refused(f"there is no API key {str(client_id)!r}")
+        raise UserError(f"there is no API key {str(client_id)!r}")
     typer.echo(f"{client_id}: {'revoked' if is_revoked else 'was revoked before'}")

@@ -16,7 +16,7 @@ import typer
 
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, shown
-from webhook_dispatcher.cli.session import Session, session_of
+from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.diagnosis import findings as diagnosed
 from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.diagnosis.findings import Level
@@ -121,7 +121,7 @@ def _english(told: Said) -> str:
     return vocabulary.say(told, "en", UTC)
 
 
-async def examine(session: Session) -> list[CheckResult]:
+async def examine(session: CliContext) -> list[CheckResult]:
     """Run every check that can be run; databases are looked at side by side."""
     try:
         settings = session.settings()
@@ -140,7 +140,7 @@ async def examine(session: Session) -> list[CheckResult]:
 
 
 async def _examine_database(
-    session: Session, settings: "Settings", keyring: Keyring | None
+    session: CliContext, settings: "Settings", keyring: Keyring | None
 ) -> list[CheckResult]:
     """Run every check of one database that can be run."""
     results: list[CheckResult] = []
@@ -170,7 +170,7 @@ async def _reached(settings: "Settings", database: Administration) -> CheckResul
 
 
 async def _database(
-    session: Session, settings: "Settings", keyring: Keyring | None, database: Administration
+    session: CliContext, settings: "Settings", keyring: Keyring | None, database: Administration
 ) -> AsyncIterator[CheckResult]:
     yield await _clock(session, database)
     try:
@@ -249,7 +249,7 @@ def _has_name(endpoint: EndpointView) -> bool:
     return parse_address((urlsplit(endpoint.url).hostname or "").strip("[]")) is None
 
 
-async def _outbound(session: Session, settings: "Settings") -> CheckResult:
+async def _outbound(session: CliContext, settings: "Settings") -> CheckResult:
     """Ask name server, or proxy, as an attempt does, for a name that is nobody's: any answer will do."""
     # Late: most commands send nothing.
     from webhook_dispatcher.app.outbound import make_sender
@@ -277,7 +277,7 @@ def _unconfigured(check: str, error: ConfigurationError) -> list[CheckResult]:
     return [CheckResult(check, problem, error.remedy, code=2) for problem in error.problems]
 
 
-async def _clock(session: Session, database: Administration) -> CheckResult:
+async def _clock(session: CliContext, database: Administration) -> CheckResult:
     before = session.unix_time()
     theirs = (await database.database_time()).timestamp()
     ours = (before + session.unix_time()) / 2

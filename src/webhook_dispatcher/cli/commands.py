@@ -10,7 +10,7 @@ from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import operator, session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import CommandStatus
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.storage.administration import Administration, CommandView
 
 COLUMNS = ("id", "asked (UTC)", "by", "command", "merchant or event", "status", "what came of it")
@@ -76,5 +76,5 @@ def withdraw(
 
     status = session_of(context, shard).change(work)
     if status is not None:
-        raise Refused(f"command {command} is {status}: only what is pending can be withdrawn")
+        raise UserError(f"command {command} is {status}: only what is pending can be withdrawn")
     typer.echo(f"command {command}: withdrawn")

@@ -29,9 +29,9 @@ from webhook_dispatcher.cli.options import (
 )
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.retried import follow_attempt, look_before, tell_attempt
-from webhook_dispatcher.cli.session import Session, operator, session_of
+from webhook_dispatcher.cli.session import CliContext, operator, session_of
 from webhook_dispatcher.domain.command import LONG_AGO, MAX_RETRIED, CommandName, CommandStatus, Recover
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
 
@@ -74,7 +74,7 @@ def ask_retry(
     if not wait or before.paused is not None:
         carry_out(session, request, deadline if wait else None, as_json)
         return
-    view = _ask(session, request, deadline, Progress())
+    view = _ask(session, request, deadline, CommandProgress())
     if view.status is CommandStatus.REJECTED or not as_json:
         report(view, as_json)
     attempt = session.work(lambda database: follow_attempt(session, database, event, before, deadline))
@@ -201,7 +201,7 @@ def request_of(
     return ControlRequest(command, requested_by or operator(), merchant_id=merchant, args=given)
 
 
-class Progress:
+class CommandProgress:
     """Learns how far a command has come. This one keeps it to itself."""
 
     def begin(self, command: str, command_id: int) -> None:
@@ -212,30 +212,30 @@ class Progress:
 
 
 def carry_out(
-    session: Session,
+    session: CliContext,
     request: ControlRequest,
     deadline: timedelta | None,
     as_json: bool,
-    progress: Progress | None = None,
+    progress: CommandProgress | None = None,
 ) -> ControlView:
     """Ask for a command, wait for its result unless deadline is None, and report it."""
-    view = _ask(session, request, deadline, progress or Progress())
+    view = _ask(session, request, deadline, progress or CommandProgress())
     report(view, as_json)
     return view
 
 
 def _ask(
-    session: Session, request: ControlRequest, deadline: timedelta | None, progress: Progress
+    session: CliContext, request: ControlRequest, deadline: timedelta | None, progress: CommandProgress
 ) -> ControlView:
     return session.change(lambda database: ask_on(database, session, request, deadline, progress))
 
 
 async def ask_on(
     database: Administration,
-    session: Session,
+    session: CliContext,
     request: ControlRequest,
     deadline: timedelta | None,
-    progress: Progress,
+    progress: CommandProgress,
 ) -> ControlView:
     """Ask for a command, and wait until it is handled unless deadline is None."""
     command_id = await database.ask(request)
@@ -246,14 +246,14 @@ async def ask_on(
 
 
 async def _follow(
-    session: Session,
+    session: CliContext,
     database: Administration,
     command_id: int,
     deadline: timedelta,
     requested_by: str,
-    progress: Progress,
+    progress: CommandProgress,
 ) -> ControlView:
-    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or Refused."""
+    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or UserError."""
     view = await database.find_command(command_id)
     changed_at = session.monotonic()
     while not view.status.is_final:
@@ -271,24 +271,24 @@ async def _follow(
 async def _give_up(
     database: Administration, view: ControlView, deadline: timedelta, requested_by: str
 ) -> None:
-    """Withdraw a command and raise Refused; return when it was taken up just now."""
+    """Withdraw a command and raise UserError; return when it was taken up just now."""
     about = f"{view.command} (command {view.id})"
     if view.status is not CommandStatus.PENDING:
-        raise Refused(f"{about} is still running, without news; see `commands list`")
+        raise UserError(f"{about} is still running, without news; see `commands list`")
     if await database.withdraw_command(view.id, requested_by):
         waited = f"{deadline.total_seconds():g} s"
-        raise Refused(f"{about} was withdrawn: no dispatcher took it up within {waited}: is one running?")
+        raise UserError(f"{about} was withdrawn: no dispatcher took it up within {waited}: is one running?")
 
 
 def report(view: ControlView, as_json: bool) -> None:
-    """Show what became of a command; Refused when it was rejected."""
+    """Show what became of a command; UserError when it was rejected."""
     if as_json:
         print_json(view)
     if view.status is CommandStatus.REJECTED:
         code = f" ({view.error_code})" if view.error_code is not None else ""
-        raise Refused(f"{view.command} (command {view.id}) was rejected: {_as_options(view)}{code}")
+        raise UserError(f"{view.command} (command {view.id}) was rejected: {_as_options(view)}{code}")
     if view.status is CommandStatus.WITHDRAWN:
-        raise Refused(f"{view.command} (command {view.id}) was {shown(view.error_message or view.status)}")
+        raise UserError(f"{view.command} (command {view.id}) was {shown(view.error_message or view.status)}")
     if not as_json:
         facts = "".join(f", {name} {shown(value)}" for name, value in (view.result or {}).items())
         typer.echo(f"{view.command} (command {view.id}): {view.status}{facts}")

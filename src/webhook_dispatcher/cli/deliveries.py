@@ -22,7 +22,7 @@ from webhook_dispatcher.cli.options import (
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import short
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import (
@@ -144,7 +144,7 @@ def show(
 
     found, attempts = session_of(context, shard).work(find)
     if not found:
-        raise Refused(f"there is no delivery of event {event}")
+        raise UserError(f"there is no delivery of event {event}")
     if as_json:
         print_json({"delivery": found[0], "attempts": attempts})
         return

@@ -17,7 +17,7 @@ from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused
+from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration, EndpointChange, PauseOfEverything
 from webhook_dispatcher.storage.previews import Preview
@@ -110,7 +110,7 @@ def history(
         print_json(changes)
         return
     if not changes:
-        raise Refused(f"nothing of {shown(merchant)!r} was changed since there is an audit")
+        raise UserError(f"nothing of {shown(merchant)!r} was changed since there is an audit")
     for change in changes:
         for line in history_lines(change):
             typer.echo(line)
@@ -162,9 +162,9 @@ def new_secret() -> Secret:
     return Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
 
 
-def not_configured(merchant: str) -> Refused:
+def not_configured(merchant: str) -> UserError:
     """Say that a merchant has no endpoint."""
-    return Refused(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")
+    return UserError(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")
 
 
 async def find_with_owed(database: Administration, merchant: str) -> tuple[EndpointView | None, Preview]:

@@ -15,7 +15,7 @@ from webhook_dispatcher.cli.output import WIDTH, print_json
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.diagnosis.explanation import Explanation, Rules
 from webhook_dispatcher.diagnosis.explanation import explain as explained
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnopenedSecret
+from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import (
@@ -38,7 +38,7 @@ MAX_EXPLAINED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Explained:
     """What was found under an id: deliveries explained, or what is known of an id that leads to none."""
 
     facts: list[EventFacts]
@@ -61,14 +61,14 @@ def explain(
     session = session_of(context, shard)
     settings = session.settings()
 
-    async def find(database: Administration) -> Found:
+    async def find(database: Administration) -> Explained:
         await check_known(merchant, database)
         async with insight(database.connection) as asked:
             return await _find(asked, event, merchant)
 
     found = session.work(find)
     if not found.facts:
-        raise Refused(explanation.unknown(event, found.kept_since, found.commands, found.lost))
+        raise UserError(explanation.unknown(event, found.kept_since, found.commands, found.lost))
     told = [explained(facts, _rules(settings, facts)) for facts in found.facts]
     if as_json:
         deliveries = [
@@ -84,7 +84,7 @@ def explain(
         _print(told)
 
 
-async def _find(asked: Insight, subject: str, merchant: str | None) -> Found:
+async def _find(asked: Insight, subject: str, merchant: str | None) -> Explained:
     event_id = _event_id(subject)
     deliveries = [] if event_id is None else await asked.find_event(event_id)
     deliveries = [found for found in deliveries if merchant in (None, found.merchant_id)]
@@ -93,7 +93,7 @@ async def _find(asked: Insight, subject: str, merchant: str | None) -> Found:
         deliveries = await _find_charge(asked, subject, merchant, has_charge_index, event_id is not None)
     commands = await asked.commands_about(event_id) if event_id is not None else []
     lost = await asked.find_lost(event_id) if event_id is not None else None
-    return Found([await asked.gather(delivery) for delivery in deliveries], kept_since, commands, lost)
+    return Explained([await asked.gather(delivery) for delivery in deliveries], kept_since, commands, lost)
 
 
 async def _find_charge(
@@ -103,7 +103,7 @@ async def _find_charge(
         return await asked.find_charge(charge, merchant)
     if may_be_event:
         return []
-    raise Refused("charges are not indexed here (`migrate --charge-index` does it): give an event's id")
+    raise UserError("charges are not indexed here (`migrate --charge-index` does it): give an event's id")
 
 
 def _event_id(text: str) -> UUID | None:

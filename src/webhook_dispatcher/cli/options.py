@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from webhook_dispatcher.domain.duration import parse_duration
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.storage.administration import Administration
 
 MAX_MERCHANT_CHARACTERS = 128
@@ -63,7 +63,7 @@ def parse_merchant(text: str) -> str:
 async def check_known(merchant: str | None, database: Administration) -> None:
     """Refuse a merchant of whom nothing is known: its id is misspelt, or it is of another database."""
     if merchant is not None and not await database.is_known_merchant(merchant):
-        raise Refused(
+        raise UserError(
             f"merchant {merchant!r} is not known here: it has no endpoint, and no event of it is owed or kept"
         )
 

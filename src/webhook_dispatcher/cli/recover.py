@@ -9,10 +9,10 @@ import typer
 
 from webhook_dispatcher.cli.control import (
     DEFAULT_DEADLINE,
+    CommandProgress,
     Deadline,
     Everything,
     MerchantOrAll,
-    Progress,
     Wait,
     carry_out,
     check_one_or_all,
@@ -29,7 +29,7 @@ from webhook_dispatcher.cli.options import (
     resolved,
 )
 from webhook_dispatcher.cli.output import print_json, shown
-from webhook_dispatcher.cli.session import Session, operator, session_of
+from webhook_dispatcher.cli.session import CliContext, operator, session_of
 from webhook_dispatcher.cli.words import many
 from webhook_dispatcher.domain.command import (
     LONG_AGO,
@@ -42,7 +42,7 @@ from webhook_dispatcher.domain.command import (
     Recover,
     Skip,
 )
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused
+from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlView
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, Preview
@@ -176,7 +176,7 @@ def ask_recover(
     said = f"to be sent again, from {args['since']} to {args['until']}"
     beside = told_beside(preview, chosen, leave_out)
     if _is_to_be_done(preview, said, dry_run, yes, as_json, beside):
-        progress = Progress() if as_json else News(session, amount(preview))
+        progress = CommandProgress() if as_json else News(session, amount(preview))
         view = carry_out(session, request, deadline if wait else None, as_json, progress)
         if not as_json and counted is not None and (fewer := told_fewer(view, counted)) is not None:
             typer.echo(fewer)
@@ -222,7 +222,7 @@ def ask_skip(
     begin = f"from {args['since']} on, and " if since else ""
     said = f"to be given up without an attempt, created {begin}before {args['before']}"
     if _is_to_be_done(preview, said, dry_run, yes, as_json):
-        progress = Progress() if as_json else News(session, amount(preview))
+        progress = CommandProgress() if as_json else News(session, amount(preview))
         carry_out(session, request, deadline if wait else None, as_json, progress)
 
 
@@ -235,7 +235,7 @@ def stop(
     """End a recover, skip or retry-failed after its chunk: what was done stays done."""
     who = requested_by or operator()
     if not session_of(context, shard).change(lambda database: database.stop_command(command_id, who)):
-        raise Refused(f"command {command_id} is no recover, skip or retry-failed that goes on")
+        raise UserError(f"command {command_id} is no recover, skip or retry-failed that goes on")
     typer.echo(f"command {command_id} ends after its chunk")
 
 
@@ -333,10 +333,10 @@ def amount(preview: Preview) -> str:
     return f"{preview.total:,}{'+' if preview.has_more else ''}"
 
 
-class News(Progress):
+class News(CommandProgress):
     """Tells how far a command has come, once a second."""
 
-    def __init__(self, session: Session, expected: str) -> None:
+    def __init__(self, session: CliContext, expected: str) -> None:
         self._session = session
         self._expected = expected
         self._told_at = session.monotonic()

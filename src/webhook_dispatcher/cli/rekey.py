@@ -12,7 +12,7 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.domain.errors import Refused, UnopenedSecret
+from webhook_dispatcher.domain.errors import UnopenedSecret, UserError
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import Administration, StoredSecrets
 
@@ -74,7 +74,7 @@ def rekey(
             ]
         )
     if problems := list(_problems(rekeyed)):
-        raise Refused("\n".join(problems))
+        raise UserError("\n".join(problems))
 
 
 async def reencrypt(database: Administration, keyring: Keyring) -> Rekeyed:

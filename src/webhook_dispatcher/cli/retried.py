@@ -7,8 +7,8 @@ from uuid import UUID
 import typer
 
 from webhook_dispatcher.cli.output import shown
-from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.cli.session import CliContext
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.storage.administration import Administration, AttemptView
 
 LOOK_SECONDS = 0.2
@@ -38,16 +38,16 @@ async def look_before(database: Administration, event: UUID) -> Before:
 
 
 async def follow_attempt(
-    session: Session, database: Administration, event: UUID, before: Before, deadline: timedelta
+    session: CliContext, database: Administration, event: UUID, before: Before, deadline: timedelta
 ) -> AttemptView:
-    """Wait for the attempt that was asked for; Refused when it has not ended by the deadline."""
+    """Wait for the attempt that was asked for; UserError when it has not ended by the deadline."""
     until = session.monotonic() + deadline.total_seconds()
     while True:
         made = [row for row in await database.list_attempts(event) if row not in before.attempts]
         if made:
             return made[0]
         if session.monotonic() >= until:
-            raise Refused(
+            raise UserError(
                 f"no attempt has ended within {deadline.total_seconds():g} s; it comes all the same: "
                 f"look with `deliveries show {event}`"
             )

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from webhook_dispatcher.cli.control import Deadline, Progress, ask_on, report, request_of
+from webhook_dispatcher.cli.control import CommandProgress, Deadline, ask_on, report, request_of
 from webhook_dispatcher.cli.endpoints import find_with_owed, new_secret, not_configured
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.recover import amount
-from webhook_dispatcher.cli.session import Session, session_of
+from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
-from webhook_dispatcher.domain.errors import ConfigurationError, NotHeld, Refused
+from webhook_dispatcher.domain.errors import ConfigurationError, NotHeld, UserError
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.api.held_rotation import when_held
@@ -64,7 +64,7 @@ def rotate_secret(
 
         async def pause() -> None:
             request = request_of(CommandName.PAUSE, requested_by, merchant)
-            view = await ask_on(database, session, request, deadline, Progress())
+            view = await ask_on(database, session, request, deadline, CommandProgress())
             if view.status is not CommandStatus.DONE:
                 report(view, as_json=False)
 
@@ -74,7 +74,7 @@ def rotate_secret(
         found, until = session.change(change, requested_by)
     except NotHeld as error:
         why = "something is still being sent" if error.is_paused else "somebody has resumed it"
-        raise Refused(f"{shown(merchant)} keeps its secret: {why}; try again, or `resume` it") from None
+        raise UserError(f"{shown(merchant)} keeps its secret: {why}; try again, or `resume` it") from None
     if not found:
         raise not_configured(merchant)
     revealed = secret.revealed.decode()
@@ -87,7 +87,7 @@ def rotate_secret(
     typer.echo(revealed)
 
 
-def _confirm(session: Session, merchant: str) -> None:
+def _confirm(session: CliContext, merchant: str) -> None:
     """Say how much the new secret would sign before the merchant has it, and ask; not where nothing waits."""
     endpoint, owed = session.change(lambda database: find_with_owed(database, merchant))
     if endpoint is None:

@@ -23,7 +23,7 @@ MAX_REQUESTED_BY = 128
 
 
 @dataclass(frozen=True)
-class Session:
+class CliContext:
     """Where settings, connections and time come from.
 
     shard: the database that was chosen by its name. make_sender: None: as the daemon does.
@@ -71,9 +71,9 @@ class Session:
         return self.work(verified)
 
 
-def session_of(context: typer.Context, shard: str | None = None) -> Session:
+def session_of(context: typer.Context, shard: str | None = None) -> CliContext:
     """Return the session that the program was started with, for one database if it is named."""
-    session = context.find_object(Session) or Session(os.environ)
+    session = context.find_object(CliContext) or CliContext(os.environ)
     return session if shard is None else replace(session, shard=shard)
 
 

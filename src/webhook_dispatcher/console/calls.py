@@ -18,7 +18,7 @@ class Access(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SignedIn:
     """The session of the person who asks."""
 
     token: SessionToken
@@ -31,7 +31,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """A request that may be carried out.
 
     parameters: of the path. query, form: their fields, each with all its values. proxy_name: whom a trusted
@@ -41,14 +41,14 @@ class Asked:
     path: str
     reader: Reader
     browser: Browser
-    session: Session | None = None
+    session: SignedIn | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     form: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     proxy_name: str | None = None
 
     @property
-    def signed_in(self) -> Session:
+    def signed_in(self) -> SignedIn:
         """The session, of a page that is for people who are signed in."""
         assert self.session is not None
         return self.session
@@ -72,7 +72,7 @@ def _first(fields: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Page:
     """A page: a template, and what it is given."""
 
     template: str
@@ -81,7 +81,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Redirect:
     """Another page, to be asked for next. begins: a session's token; ends: the session is over."""
 
     path: str
@@ -90,7 +90,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Content:
     """An answer that is no page. is_kept: a browser may keep it under its name."""
 
     body: bytes
@@ -99,8 +99,8 @@ class Plain:
     is_kept: bool = False
 
 
-Answer = Shown | Moved | Plain
-Handler = Callable[[Asked], Awaitable[Answer]]
+Response = Page | Redirect | Content
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Route:
         return f"{self.method} {self.template}"
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A request is refused. key: of the text that says why. allow: the methods that the path has."""
 
     def __init__(self, status: int, key: str, /, allow: str = "", **facts: object) -> None:
@@ -129,7 +129,7 @@ class Refused(Exception):
         self.facts = facts
 
 
-class SignInWanted(Exception):
+class SignInRequired(Exception):
     """Nobody is signed in, or not any more. key: of the text that says why; empty: they never were."""
 
     def __init__(self, key: str = "") -> None:

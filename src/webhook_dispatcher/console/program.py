@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from webhook_dispatcher import __version__
-from webhook_dispatcher.console.doorkeeper import Doorkeeper
+from webhook_dispatcher.console.authenticator import Authenticator
 from webhook_dispatcher.console.names import SEGMENT
 from webhook_dispatcher.console.pages.health import Setting
 from webhook_dispatcher.console.rendering import Renderer
@@ -76,6 +76,6 @@ class Program(Running):
             readiness=self.readiness,
         )
         renderer = Renderer(static, self._clock, self._options.installation)
-        doorkeeper, overviews = Doorkeeper(Sessions(database)), Overviews(database)
+        authenticator, overviews = Authenticator(Sessions(database)), Overviews(database)
         router = Router([(one.method, one.template, one) for one in table(parts)], SEGMENT)
-        return Console(router, doorkeeper, overviews, renderer, front, self._clock)
+        return Console(router, authenticator, overviews, renderer, front, self._clock)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webhook_dispatcher.console.calls import Access, Answer, Asked, Plain, Refused, Route
+from webhook_dispatcher.console.calls import Access, Content, HttpError, Request, Response, Route
 from webhook_dispatcher.console.pages.account import AccountPages
 from webhook_dispatcher.console.pages.acts import ActPages
 from webhook_dispatcher.console.pages.commands import CommandPages
@@ -15,7 +15,7 @@ from webhook_dispatcher.console.pages.merchants import MerchantList
 from webhook_dispatcher.console.pages.overview import OverviewPage
 from webhook_dispatcher.console.pages.search import SearchPage
 from webhook_dispatcher.console.pages.signing import Signing
-from webhook_dispatcher.console.prover import Prover
+from webhook_dispatcher.console.passwords import PasswordHasher
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.domain.clock import Clock
@@ -55,15 +55,15 @@ def table(parts: Parts) -> Sequence[Route]:
     """Return all routes."""
     database = parts.database
     sessions, actions, commands = Sessions(database), Actions(database), Commands(database)
-    deliveries, merchants, prover = Deliveries(database), Merchants(database), Prover()
-    signing = Signing(sessions, prover, parts.is_by_proxy)
+    deliveries, merchants, hasher = Deliveries(database), Merchants(database), PasswordHasher()
+    signing = Signing(sessions, hasher, parts.is_by_proxy)
     acts = ActPages(Previews(database), actions, parts.clock, len(parts.rules.schedule.delays))
     delivery = DeliveryPages(Stories(database), commands, actions, parts.rules)
     merchant_list = MerchantList(merchants)
     merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard)
     command = CommandPages(commands, actions, parts.clock)
     health = HealthPage(Healths(database), parts.clock, parts.guard, parts.installation, parts.settings)
-    account = AccountPages(sessions, prover)
+    account = AccountPages(sessions, hasher)
     return (
         Route("GET", "/sign-in", signing.show, ANYBODY),
         Route("POST", "/sign-in", signing.sign_in, ANYBODY),
@@ -105,17 +105,17 @@ def table(parts: Parts) -> Sequence[Route]:
 def _of_nobody(static: StaticFiles, readiness: Callable[[], Sequence[str]]) -> Sequence[Route]:
     """Return the routes that need no session and no database."""
 
-    async def file(asked: Asked) -> Answer:
-        if (found := static.find(asked.parameters["file"])) is None:
-            raise Refused(404, "not_found")
-        return Plain(found.body, found.content_type, is_kept=True)
+    async def file(request: Request) -> Response:
+        if (found := static.find(request.parameters["file"])) is None:
+            raise HttpError(404, "not_found")
+        return Content(found.body, found.content_type, is_kept=True)
 
-    async def alive(asked: Asked) -> Answer:
-        return Plain(b"ok\n")
+    async def alive(request: Request) -> Response:
+        return Content(b"ok\n")
 
-    async def ready(asked: Asked) -> Answer:
+    async def ready(request: Request) -> Response:
         reasons = readiness()
-        return Plain(
+        return Content(
             "".join(f"{reason}\n" for reason in reasons or ["ready"]).encode(), status=503 if reasons else 200
         )
 

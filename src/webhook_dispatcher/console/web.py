@@ -11,22 +11,22 @@ from urllib.parse import parse_qs, urlencode
 
 import structlog
 from aiohttp.web_request import BaseRequest
-from aiohttp.web_response import Response
+from aiohttp.web_response import Response as HttpResponse
 
 from webhook_dispatcher.console import cookies, security
+from webhook_dispatcher.console.authenticator import Authenticator
 from webhook_dispatcher.console.calls import (
     Access,
-    Answer,
-    Asked,
-    Moved,
-    Plain,
-    Refused,
+    Content,
+    HttpError,
+    Page,
+    Redirect,
+    Request,
+    Response,
     Route,
-    Session,
-    Shown,
-    SignInWanted,
+    SignedIn,
+    SignInRequired,
 )
-from webhook_dispatcher.console.doorkeeper import Doorkeeper
 from webhook_dispatcher.console.reader import Reader, reader_of
 from webhook_dispatcher.console.rendering import Renderer
 from webhook_dispatcher.domain.account import SessionToken
@@ -88,7 +88,7 @@ class Call:
     began: float
     request_id: str
     route: str = "none"
-    session: Session | None = None
+    session: SignedIn | None = None
     is_nobody_alive: bool = False
     begins: SessionToken | None = None
     is_refresh: bool = False
@@ -101,57 +101,57 @@ class Console:
     def __init__(
         self,
         router: Router[Route],
-        doorkeeper: Doorkeeper,
+        authenticator: Authenticator,
         overviews: Overviews,
         renderer: Renderer,
         front: Front,
         clock: Clock,
     ) -> None:
         self._router = router
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
         self._overviews = overviews
         self._renderer = renderer
         self._front = front
         self._clock = clock
         self._count = 0
 
-    async def __call__(self, request: BaseRequest) -> Response:
+    async def __call__(self, request: BaseRequest) -> HttpResponse:
         """Answer a request, whatever happens."""
         call = self._begin(request)
         try:
             answer = self._rendered(call, await self._carry_out(call, request))
-        except SignInWanted as wanted:
+        except SignInRequired as wanted:
             answer = self._to_sign_in(call, request, wanted)
-        except Refused as refused:
+        except HttpError as refused:
             answer = self._said(call, refused, _page_of(request.path) if request.method == "POST" else "/")
         except RequestRefused as error:
-            answer = self._said(call, Refused(*_FAULTS[error.fault]))
+            answer = self._said(call, HttpError(*_FAULTS[error.fault]))
         except ConnectionError:
             _log.info("request.broken_off", route=call.route, request_id=call.request_id)
             raise
         except SessionOver:
-            answer = self._to_sign_in(call, request, SignInWanted("over"))
+            answer = self._to_sign_in(call, request, SignInRequired("over"))
         except IdleTooLong:
-            answer = self._to_sign_in(call, request, SignInWanted("idle"))
+            answer = self._to_sign_in(call, request, SignInRequired("idle"))
         except NotAllowed:
-            answer = self._said(call, Refused(403, "denied"), _page_of(request.path))
+            answer = self._said(call, HttpError(403, "denied"), _page_of(request.path))
         except (StorageUnavailable, TimeoutError) as error:
             _log.warning("request.unanswered", route=call.route, error=str(error) or "no connection was free")
-            answer = self._said(call, Refused(503, "unavailable"))
+            answer = self._said(call, HttpError(503, "unavailable"))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
             _log.error("request.failed", route=call.route, request_id=call.request_id, exc_info=error)
-            answer = self._said(call, Refused(500, "failed", request=call.request_id))
+            answer = self._said(call, HttpError(500, "failed", request=call.request_id))
         return self._send(call, request, answer)
 
-    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
+    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> HttpResponse:
         """Answer a request that could not be parsed: nothing of it is known, not even its headers."""
         call = self._begin(None)
         fault = judge(error)
         if fault is None:
             _log.error("request.failed", request_id=call.request_id, exc_info=error)
-            refused = Refused(500, "failed", request=call.request_id)
+            refused = HttpError(500, "failed", request=call.request_id)
         else:
-            refused = Refused(*_FAULTS[fault])
+            refused = HttpError(*_FAULTS[fault])
         return self._send(call, request, self._said(call, refused), is_last=True)
 
     def _begin(self, request: BaseRequest | None) -> Call:
@@ -164,11 +164,11 @@ class Console:
         try:
             return self._router.find(method, path)
         except NoSuchPath:
-            raise Refused(404, "not_found") from None
+            raise HttpError(404, "not_found") from None
         except NoSuchMethod as error:
-            raise Refused(405, "method", allow=error.allow) from None
+            raise HttpError(405, "method", allow=error.allow) from None
 
-    async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
+    async def _carry_out(self, call: Call, request: BaseRequest) -> Response:
         """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
         path = examine(request)
         if expects_continue(request):
@@ -180,7 +180,7 @@ class Console:
         if request.method == "POST" and not security.is_ours(
             request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin"), request.host
         ):
-            raise Refused(403, "forged")
+            raise HttpError(403, "forged")
         _check_form(request)
         browser = self._browser(request)
         call.session = await self._session(
@@ -192,7 +192,7 @@ class Console:
         form = await _read_form(request, is_strangers=call.session is None)
         _check_token(route, call.session, form)
         answer = await route.handler(
-            Asked(
+            Request(
                 path=path,
                 reader=call.reader,
                 browser=browser,
@@ -203,13 +203,13 @@ class Console:
                 proxy_name=self._proxy_name(request),
             )
         )
-        if call.session is not None and isinstance(answer, Shown):
+        if call.session is not None and isinstance(answer, Page):
             call.is_nobody_alive = not await self._overviews.is_any_alive(call.session.token.hash)
         return answer
 
     def _check_host(self, request: BaseRequest) -> None:
         if not security.is_known_host(request.host, self._front.origin):
-            raise Refused(421, "wrong_host", origin=self._front.origin or "localhost")
+            raise HttpError(421, "wrong_host", origin=self._front.origin or "localhost")
 
     def _browser(self, request: BaseRequest) -> Browser:
         agent = "".join(char for char in request.headers.get("User-Agent", "") if char.isprintable())
@@ -224,35 +224,35 @@ class Console:
 
     async def _session(
         self, call: Call, request: BaseRequest, browser: Browser, *, is_wanted: bool
-    ) -> Session | None:
+    ) -> SignedIn | None:
         if not is_wanted:
             return None
         token = cookies.read(request.headers.get("Cookie", ""), self._front.is_https)
-        session = None if token is None else await self._doorkeeper.find(token, not call.is_refresh)
+        session = None if token is None else await self._authenticator.find(token, not call.is_refresh)
         if self._front.proxy_header is None:
             if session is None and token is not None:
-                raise SignInWanted("over")
+                raise SignInRequired("over")
             return session
         return await self._by_proxy(call, request, browser, session)
 
     async def _by_proxy(
-        self, call: Call, request: BaseRequest, browser: Browser, session: Session | None
-    ) -> Session | None:
+        self, call: Call, request: BaseRequest, browser: Browser, session: SignedIn | None
+    ) -> SignedIn | None:
         """Return the session of whom the proxy names: the cookie's, if it is that person's, or a new one.
 
-        Errors: Refused where the proxy names nobody, or nobody who has an account for that.
+        Errors: HttpError where the proxy names nobody, or nobody who has an account for that.
         """
         name = self._proxy_name(request)
         if name is None:
-            raise Refused(403, "denied_by_proxy")
+            raise HttpError(403, "denied_by_proxy")
         if session is not None and session.person.name == name:
             return session
-        call.begins = await self._doorkeeper.admit(name, browser)
+        call.begins = await self._authenticator.admit(name, browser)
         if call.begins is None:
-            raise Refused(403, "denied_by_proxy")
-        return await self._doorkeeper.find(call.begins, True)
+            raise HttpError(403, "denied_by_proxy")
+        return await self._authenticator.find(call.begins, True)
 
-    def _to_sign_in(self, call: Call, request: BaseRequest, wanted: SignInWanted) -> Moved | Plain:
+    def _to_sign_in(self, call: Call, request: BaseRequest, wanted: SignInRequired) -> Redirect | Content:
         """Lead to the page for signing in, which leads back to where the person was."""
         target = (
             request.raw_path if request.method == "GET" and not call.is_refresh else _page_of(request.path)
@@ -261,12 +261,12 @@ class Console:
         path = f"/sign-in?{urlencode({name: text for name, text in fields.items() if text})}"
         if call.is_refresh:
             call.headers["HX-Redirect"] = path
-            return Plain(b"", status=204)
-        return Moved(path, ends=bool(wanted.key))
+            return Content(b"", status=204)
+        return Redirect(path, ends=bool(wanted.key))
 
-    def _rendered(self, call: Call, answer: Answer) -> Moved | Plain:
+    def _rendered(self, call: Call, answer: Response) -> Redirect | Content:
         """Make the bytes of a page."""
-        if not isinstance(answer, Shown):
+        if not isinstance(answer, Page):
             return answer
         facts: dict[str, object] = {}
         if call.session is not None:
@@ -277,22 +277,22 @@ class Console:
                 "form_token": security.form_token(call.session.token),
             }
         page = self._renderer.page(answer.template, call.reader, {**facts, **answer.facts})
-        return Plain(page, HTML, answer.status)
+        return Content(page, HTML, answer.status)
 
-    def _said(self, call: Call, refused: Refused, back: str = "/") -> Moved | Plain:
+    def _said(self, call: Call, refused: HttpError, back: str = "/") -> Redirect | Content:
         """Say that something is not done. back: where to go from there, without scripts."""
         if refused.allow:
             call.headers["Allow"] = refused.allow
         facts = {"key": refused.key, "facts": refused.facts, "back": back}
-        return self._rendered(call, Shown("message.html", facts, refused.status))
+        return self._rendered(call, Page("message.html", facts, refused.status))
 
     def _send(
-        self, call: Call, request: BaseRequest, answer: Moved | Plain, *, is_last: bool = False
-    ) -> Response:
+        self, call: Call, request: BaseRequest, answer: Redirect | Content, *, is_last: bool = False
+    ) -> HttpResponse:
         """Make a response of an answer: with the headers that all have."""
-        is_kept = isinstance(answer, Plain) and answer.is_kept
+        is_kept = isinstance(answer, Content) and answer.is_kept
         headers = security.headers(is_kept, self._front.is_https) | call.headers | {"Server": SERVER}
-        if isinstance(answer, Moved):
+        if isinstance(answer, Redirect):
             body, status = b"", 303
             headers |= {"Location": answer.path, "Content-Type": TEXT}
         else:
@@ -314,30 +314,30 @@ class Console:
         )
 
 
-def _cookie(call: Call, answer: Moved | Plain, is_https: bool) -> str | None:
+def _cookie(call: Call, answer: Redirect | Content, is_https: bool) -> str | None:
     """Return the header that begins or ends a session, if this answer does."""
-    if isinstance(answer, Moved) and answer.ends:
+    if isinstance(answer, Redirect) and answer.ends:
         return cookies.written(None, is_https)
-    begins = answer.begins if isinstance(answer, Moved) and answer.begins is not None else call.begins
+    begins = answer.begins if isinstance(answer, Redirect) and answer.begins is not None else call.begins
     return None if begins is None else cookies.written(begins, is_https)
 
 
-def _check_access(route: Route, session: Session | None) -> None:
+def _check_access(route: Route, session: SignedIn | None) -> None:
     """Refuse who may not ask for this, before what they send is read."""
     if route.access is Access.ANYBODY:
         return
     if session is None:
-        raise SignInWanted
+        raise SignInRequired
     if route.access is Access.OPERATOR and not session.may_operate:
-        raise Refused(403, "denied")
+        raise HttpError(403, "denied")
 
 
-def _check_token(route: Route, session: Session | None, form: Mapping[str, Sequence[str]]) -> None:
+def _check_token(route: Route, session: SignedIn | None, form: Mapping[str, Sequence[str]]) -> None:
     """Refuse a form that no page of this session has sent."""
     if session is None or route.method != "POST":
         return
     if not security.is_form_token(session.token, _only(form, "token")):
-        raise Refused(403, "forged")
+        raise HttpError(403, "forged")
 
 
 def _only(fields: Mapping[str, Sequence[str]], name: str) -> str:
@@ -351,7 +351,7 @@ def _check_form(request: BaseRequest) -> None:
         return
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if request.method != "POST" or kind != FORM or "Content-Encoding" in request.headers:
-        raise Refused(415, "malformed")
+        raise HttpError(415, "malformed")
 
 
 async def _read_form(request: BaseRequest, *, is_strangers: bool) -> Mapping[str, Sequence[str]]:
@@ -364,7 +364,7 @@ def _fields(text: str) -> Mapping[str, Sequence[str]]:
     try:
         return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise Refused(400, "malformed") from None
+        raise HttpError(400, "malformed") from None
 
 
 def _page_of(path: str) -> str:

@@ -21,7 +21,7 @@ class ConfigurationError(DispatcherError):
         super().__init__(said if remedy is None else f"{said}{separator}{remedy}")
 
 
-class Refused(DispatcherError):
+class UserError(DispatcherError):
     """What was asked cannot be done or was not found. Reaction: say it in one line, exit 1."""
 
 

@@ -9,7 +9,7 @@ from webhook_dispatcher.domain.command import Recover, Skip
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Matches:
     """What a look through outbox or log has found; the sequences have an entry for each delivery, by seq.
 
     kinds: their states, or `skipped`. finished_ats: of those in the log.
@@ -49,26 +49,26 @@ class MassTransaction(Protocol):
         """Note which deliveries a command makes owed again in this transaction."""
         ...
 
-    async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
+    async def find_waiting(self, command: Recover, after: int, limit: int) -> Matches:
         """Look on for retries that wait for their time; at most so many. Locks nothing."""
         ...
 
-    async def run_all_now(self, found: Found) -> MadeDue:
+    async def run_all_now(self, found: Matches) -> MadeDue:
         """Make those due now that still wait."""
         ...
 
-    async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
+    async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
         """Look on through the log; at most so many. Locks nothing."""
         ...
 
-    async def reopen_all(self, found: Found) -> MadeDue:
+    async def reopen_all(self, found: Matches) -> MadeDue:
         """Make those owed again, for one attempt, that are still in the log and whose id is not owed."""
         ...
 
-    async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
+    async def find_skippable(self, command: Skip, after: int, limit: int) -> Matches:
         """Look on for what is owed and is to be skipped; at most so many. Locks nothing."""
         ...
 
-    async def skip(self, found: Found) -> Mapping[str, int]:
+    async def skip(self, found: Matches) -> Mapping[str, int]:
         """Recall the lanes and give up what is still owed; return how many of each event type that were."""
         ...

@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
@@ -395,7 +395,7 @@ class Administration:
         """Return what became of a control command."""
         rows = await self._rows("find_command", command_id)
         if not rows:
-            raise Refused(f"there is no command {command_id}")
+            raise UserError(f"there is no command {command_id}")
         row = rows[0]
         status, result = CommandStatus(row["status"]), _json(row["result"])
         return ControlView(**{**row, "status": status, "result": result})

@@ -9,7 +9,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, Skip
 from webhook_dispatcher.domain.errors import StatementRefused
-from webhook_dispatcher.domain.mass_command import Found, MadeDue
+from webhook_dispatcher.domain.mass_command import MadeDue, Matches
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -37,18 +37,18 @@ class PostgresMassTransaction:
         """See domain.mass_command.MassTransaction; source: recovering.sql `note_chunk`."""
         await self._ask("note_chunk", command_id, seqs)
 
-    async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
+    async def find_waiting(self, command: Recover, after: int, limit: int) -> Matches:
         """See domain.mass_command.MassTransaction."""
         before = command.merchant_id, after, command.until, command.types
         behind = command.failing_since, command.below_attempts
         return await self._look("find_waiting", before, command.charge, behind, limit)
 
-    async def run_all_now(self, found: Found) -> MadeDue:
+    async def run_all_now(self, found: Matches) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
         rows = await self._ask("run_waiting_now", found.seqs)
         return MadeDue(tuple(row["seq"] for row in rows), {row["merchant_id"]: None for row in rows})
 
-    async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
+    async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
         """See domain.mass_command.MassTransaction."""
         period = *days(command.since, command.until), command.since, command.until
         before = after, *period, command.states, command.types
@@ -58,7 +58,7 @@ class PostgresMassTransaction:
         place = command.merchant_id, *before
         return await self._look("find_finished_of", place, command.charge, behind, limit)
 
-    async def reopen_all(self, found: Found) -> MadeDue:
+    async def reopen_all(self, found: Matches) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
         rows = await self._ask("reopen_finished", found.seqs, found.finished_ats, found.merchants)
         heads: dict[str, int | None] = {row["merchant_id"]: None for row in rows}
@@ -67,12 +67,12 @@ class PostgresMassTransaction:
                 heads[row["merchant_id"]] = row["seq"]
         return MadeDue(tuple(row["seq"] for row in rows), heads)
 
-    async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
+    async def find_skippable(self, command: Skip, after: int, limit: int) -> Matches:
         """See domain.mass_command.MassTransaction."""
         before = command.merchant_id, after, command.since, command.before, command.types
         return await self._look("find_skippable", before, command.charge, (), limit)
 
-    async def skip(self, found: Found) -> Mapping[str, int]:
+    async def skip(self, found: Matches) -> Mapping[str, int]:
         """See domain.mass_command.MassTransaction."""
         merchants = sorted(set(found.merchants))
         # One that has no lane yet could be leased before this is committed, and nothing would recall it.
@@ -83,7 +83,7 @@ class PostgresMassTransaction:
 
     async def _look(
         self, name: str, before: Sequence[object], charge: str | None, behind: Sequence[object], limit: int
-    ) -> Found:
+    ) -> Matches:
         """Look a short way on first: a look reads all its rows, however soon it has found what is wanted.
 
         before, behind: the statement's other arguments, before and behind the charge.
@@ -91,7 +91,7 @@ class PostgresMassTransaction:
         for rows in (min(SHORT_LOOK * limit, LOOK), LOOK):
             if charge is None:
                 [row] = await self._ask(name, *before, None, *behind, rows, limit)
-                found = Found(**row)
+                found = Matches(**row)
             else:
                 found = await self._look_into(name, before, charge, behind, rows, limit)
             if found.looked < rows or len(found.seqs) >= limit:
@@ -106,14 +106,14 @@ class PostgresMassTransaction:
         behind: Sequence[object],
         rows: int,
         limit: int,
-    ) -> Found:
+    ) -> Matches:
         """Look into objects: where one cannot be read at fewer, until it is alone and is passed over."""
         while True:
             try:
                 with translated():
                     async with self.connection.transaction():
                         [row] = await self._ask(name, *before, charge, *behind, rows, limit)
-                return Found(**row)
+                return Matches(**row)
             except StatementRefused as error:
                 if not error.is_row_fault:
                     raise
@@ -121,7 +121,7 @@ class PostgresMassTransaction:
                     rows //= 2
                     continue
                 [row] = await self._ask(name, *before, None, *behind, 1, 1)
-                return Found((), (), looked=1, reached=row["reached"], is_over=False, is_unreadable=True)
+                return Matches((), (), looked=1, reached=row["reached"], is_over=False, is_unreadable=True)
 
     async def _ask(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
         with translated():

@@ -17,10 +17,10 @@ from asyncpg.pool import PoolConnectionProxy
 from webhook_dispatcher.domain.errors import (
     MAY_NOT,
     ConfigurationError,
-    Refused,
     SchemaMismatch,
     StatementRefused,
     StorageUnavailable,
+    UserError,
 )
 from webhook_dispatcher.storage import installation, inventory, numbers
 from webhook_dispatcher.storage.chosen_indexes import AS_BEFORE, ChosenIndexes
@@ -84,7 +84,7 @@ async def migrate(
     indexes: which of those there are to be that an installation may do without.
     tell: is given a line before each step that may take long, and the name that the installation gets.
     name: what it is called at first; None makes a name up. ConfigurationError: it has another name already.
-    paused: everything is paused from the start; Refused where a first migration has come to its end.
+    paused: everything is paused from the start; UserError where a first migration has come to its end.
     """
     if paused:
         await _refuse_named(dsn)
@@ -107,7 +107,7 @@ async def migrate(
 async def _refuse_named(dsn: str) -> None:
     found = await installation.find(dsn)
     if found is not None and found.name is not None:
-        raise Refused(
+        raise UserError(
             "--paused is for the first migration, and the schema is there already: "
             "`pause --all` pauses what is sent from it"
         )

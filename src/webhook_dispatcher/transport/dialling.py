@@ -208,7 +208,7 @@ class Dialler:
     async def _carry(self, sock: socket.socket, target: Target, dial: Dial) -> asyncio.Transport:
         """Return what TLS is spoken over: the connection, or the tunnel in it that the proxy opened."""
         if self._proxy is None:
-            return await self._create(Unspoken(), sock)
+            return await self._create(SilentProtocol(), sock)
         tunnel = Tunnel(self._loop)
         carrier = await self._create(tunnel, sock)
         dial.phase = Phase.ASKING_PROXY
@@ -251,7 +251,7 @@ class Dialler:
         connection.connection_made(transport)
 
 
-class Unspoken(asyncio.Protocol):
+class SilentProtocol(asyncio.Protocol):
     """The protocol of a connection before TLS is spoken on it: what speaks first does not speak TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -83,7 +83,7 @@ _WORDS = {
 _NOBODYS_NAME = "{}.webhook-dispatcher.invalid"
 
 
-class Found(NamedTuple):
+class Lookup(NamedTuple):
     """What a look-up found. was_asked: by asking a name server; not kept, nor in /etc/hosts."""
 
     addresses: list[str]
@@ -139,7 +139,7 @@ class GuardedResolver:
         # Any reply shows that a name server is reached, so none is asked for over TCP.
         self._control = _Channel(nameservers, 1, pycares.ARES_FLAG_IGNTC)
 
-    async def resolve(self, host: str) -> Found:
+    async def resolve(self, host: str) -> Lookup:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
         kept, was_asked = self._found.get(host), False
         if kept is None or kept.until <= self._loop.time():
@@ -148,7 +148,7 @@ class GuardedResolver:
             is_trusted = self._guard.trusts(host)
             for address in kept.addresses:
                 self._check(address, is_trusted)
-        return Found(kept.addresses[:_MAX_ADDRESSES], was_asked)
+        return Lookup(kept.addresses[:_MAX_ADDRESSES], was_asked)
 
     async def _ask(self, host: str) -> tuple[_Kept, bool]:
         """Look a host up, and say whether a name server was asked. Raises OSError."""

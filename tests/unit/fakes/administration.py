@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
@@ -299,7 +299,7 @@ class FakeAdministration(Administration):
             raise self.schema_problem
 
 
-def session(database: FakeAdministration, *answers: Failure, **environ: str) -> Session:
+def session(database: FakeAdministration, *answers: Failure, **environ: str) -> CliContext:
     """Return the command line's session at a database, by ENVIRON and these settings.
 
     Time passes only while someone waits.
@@ -311,7 +311,7 @@ def session(database: FakeAdministration, *answers: Failure, **environ: str) -> 
     async def pause(seconds: float) -> None:
         clock.advance(seconds)
 
-    return Session(
+    return CliContext(
         {**ENVIRON, **environ},
         database.open,
         pause,

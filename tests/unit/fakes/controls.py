@@ -26,7 +26,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.mass_command import Found, MadeDue
+from webhook_dispatcher.domain.mass_command import MadeDue, Matches
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     FoundDelivery,
@@ -78,7 +78,7 @@ class FakeControls:
         self.waiting: deque[int] = deque()
         self.counted: list[tuple[int, ...]] = []
         self.stopping: set[int] = set()
-        self.looks: list[Found] = []
+        self.looks: list[Matches] = []
         self.asked_looks: list[tuple[str, int, int]] = []
         self.left_out: set[int] = set()
         self.decided: list[int] = []
@@ -281,32 +281,32 @@ class FakeControls:
         self.stop_looks += 1
         return command_id in self.stopping
 
-    def _look(self, where: str, after: int, limit: int) -> Found:
+    def _look(self, where: str, after: int, limit: int) -> Matches:
         self.asked_looks.append((where, after, limit))
-        return self.looks.pop(0) if self.looks else Found((), (), 0, after, is_over=True)
+        return self.looks.pop(0) if self.looks else Matches((), (), 0, after, is_over=True)
 
-    async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
+    async def find_waiting(self, command: Recover, after: int, limit: int) -> Matches:
         return self._look("waiting", after, limit)
 
-    async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
+    async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
         return self._look("finished", after, limit)
 
-    async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
+    async def find_skippable(self, command: Skip, after: int, limit: int) -> Matches:
         return self._look("skippable", after, limit)
 
-    def _make_due(self, how: str, found: Found) -> MadeDue:
+    def _make_due(self, how: str, found: Matches) -> MadeDue:
         self.database.fail(how)
         self.done.append((how, tuple(found.seqs)))
         seqs = tuple(seq for seq in found.seqs if seq not in self.left_out)
         return MadeDue(seqs, dict.fromkeys(found.merchants))
 
-    async def run_all_now(self, found: Found) -> MadeDue:
+    async def run_all_now(self, found: Matches) -> MadeDue:
         return self._make_due("run_all_now", found)
 
-    async def reopen_all(self, found: Found) -> MadeDue:
+    async def reopen_all(self, found: Matches) -> MadeDue:
         return self._make_due("reopen_all", found)
 
-    async def skip(self, found: Found) -> Mapping[str, int]:
+    async def skip(self, found: Matches) -> Mapping[str, int]:
         seqs = self._make_due("skip", found).seqs
         return {"charge.created": len(seqs)}
 

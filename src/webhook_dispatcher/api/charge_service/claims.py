@@ -15,7 +15,7 @@ from uuid import UUID
 
 import structlog
 
-from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.calls import ApiError, Request, Response
 from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     KEY_REUSED,
@@ -54,7 +54,7 @@ class Claim:
     """The right to ask, and to write what came of it. was_in_doubt: the charge service was asked before."""
 
     id: UUID
-    request: KeyedRequest
+    identity: KeyedRequest
     was_in_doubt: bool
 
 
@@ -68,74 +68,74 @@ class OnceUpstream:
         self._ours = ours
         self._patience = patience
 
-    async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
+    async def once(self, request: Request, carry_out: CarryOut) -> Response:
         """Carry it out, or say what came of it before."""
-        if not asked.operation.is_forwarded:
-            return await self._ours.once(asked, carry_out)
-        key = key_of(asked)
-        outcome = await (carry_out(asked) if key is None else self._keyed(asked, key, carry_out))
-        if isinstance(outcome, Refused):
+        if not request.operation.is_forwarded:
+            return await self._ours.once(request, carry_out)
+        key = key_of(request)
+        outcome = await (carry_out(request) if key is None else self._keyed(request, key, carry_out))
+        if isinstance(outcome, ApiError):
             raise outcome
-        return await answer_of(asked, outcome)
+        return await answer_of(request, outcome)
 
-    async def _keyed(self, asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
-        target = forwarded.target(asked)
-        claim = await self._claim(asked, keyed(replace(asked, target=target), key))
+    async def _keyed(self, request: Request, key: str, carry_out: CarryOut) -> Outcome:
+        target = forwarded.target(request)
+        claim = await self._claim(request, keyed(replace(request, target=target), key))
         if not isinstance(claim, Claim):
             return claim
-        derived = derived_key(asked.bearer.client_id, asked.operation.method, target, key)
+        derived = derived_key(request.bearer.client_id, request.operation.method, target, key)
         try:
-            outcome: Outcome = await carry_out(replace(asked, derived_key=derived))
-        except Refused as refused:
+            outcome: Outcome = await carry_out(replace(request, derived_key=derived))
+        except ApiError as refused:
             outcome = refused
         try:
-            await _settle(asked, claim, outcome)
+            await _settle(request, claim, outcome)
         except DispatcherError as error:
             # The client gets its answer all the same. Nothing is kept of it: the claim stays until it has run
             # out, and then the same key asks the charge service again.
             _log.error("claim.unsettled", error=str(error))
         return outcome
 
-    async def _claim(self, asked: Asked, request: KeyedRequest) -> Claim | Outcome:
+    async def _claim(self, request: Request, identity: KeyedRequest) -> Claim | Outcome:
         """Claim the key, or say what came of it before."""
-        async with transaction(asked.database) as connection:
-            requests = Requests(connection, asked.bearer)
-            begun = await requests.begin(request.hash)
-            if begun.known is not None and not _is_in_doubt(begun.known, request):
-                return repeat(begun.known, request)
-            refuse_unless_free(asked, begun)
-            claim = await requests.claim(request.hash, request.body_hash, self._patience)
-        return Claim(claim, request, begun.known is not None)
+        async with transaction(request.database) as connection:
+            requests = Requests(connection, request.bearer)
+            begun = await requests.begin(identity.hash)
+            if begun.known is not None and not _is_in_doubt(begun.known, identity):
+                return repeat(begun.known, identity)
+            refuse_unless_free(request, begun)
+            claim = await requests.claim(identity.hash, identity.body_hash, self._patience)
+        return Claim(claim, identity, begun.known is not None)
 
 
-def _is_in_doubt(known: KnownRequest, request: KeyedRequest) -> bool:
-    return known.asked_for == timedelta() and known.body_hash == request.body_hash
+def _is_in_doubt(known: KnownRequest, identity: KeyedRequest) -> bool:
+    return known.asked_for == timedelta() and known.body_hash == identity.body_hash
 
 
-async def _settle(asked: Asked, claim: Claim, outcome: Outcome) -> None:
+async def _settle(request: Request, claim: Claim, outcome: Outcome) -> None:
     """Write what came of asking.
 
     A key that was in doubt stays so until there is an answer to keep: that a request had no effect now does
     not say that the one before had none.
     """
-    requests, request_hash = Requests(asked.database, asked.bearer), claim.request.hash
+    requests, request_hash = Requests(request.database, request.bearer), claim.identity.hash
     if _is_final(outcome):
-        await requests.answer(request_hash, claim.id, kept_answer(outcome, asked.language))
+        await requests.answer(request_hash, claim.id, kept_answer(outcome, request.language))
     elif claim.was_in_doubt or _may_have_acted(outcome):
         await requests.doubt(request_hash, claim.id)
     else:
         await requests.forget(request_hash, claim.id)
 
 
-def _is_final(outcome: Outcome) -> TypeGuard[Answer | Refused]:
+def _is_final(outcome: Outcome) -> TypeGuard[Response | ApiError]:
     """Tell whether this is kept, so that the same key gets it again."""
-    if not isinstance(outcome, Refused):
-        return isinstance(outcome, Answer)
+    if not isinstance(outcome, ApiError):
+        return isinstance(outcome, Response)
     may_be_mended = outcome.code in forwarded.VALIDATION or outcome.code in (KEY_REUSED, STILL_RUNNING)
     return is_kept(outcome) and not may_be_mended
 
 
-def is_kept(refused: Refused) -> bool:
+def is_kept(refused: ApiError) -> bool:
     """Tell whether the same key gets this refusal of the charge service's again.
 
     Not where it is a failure (5xx), where it may be over by itself (a new token, a limit, Retry-After), nor
@@ -149,5 +149,5 @@ def is_kept(refused: Refused) -> bool:
 def _may_have_acted(outcome: Outcome) -> bool:
     """Tell whether there may be an effect: nobody knows, or the charge service is still working on it."""
     return isinstance(outcome, forwarded.OutcomeUnknown) or (
-        isinstance(outcome, Refused) and outcome.code == STILL_RUNNING
+        isinstance(outcome, ApiError) and outcome.code == STILL_RUNNING
     )

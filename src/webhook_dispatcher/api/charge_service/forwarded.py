@@ -10,7 +10,15 @@ from contextlib import asynccontextmanager, contextmanager
 import structlog
 from pydantic import ConfigDict
 
-from webhook_dispatcher.api.calls import Answer, Asked, Detail, Handler, IdempotencyRule, Operation, Refused
+from webhook_dispatcher.api.calls import (
+    ApiError,
+    Detail,
+    Handler,
+    IdempotencyRule,
+    Operation,
+    Request,
+    Response,
+)
 from webhook_dispatcher.api.catalogue import (
     CARD_OF_ANOTHER,
     CATALOGUE,
@@ -95,7 +103,7 @@ IDEMPOTENCY: Mapping[str, IdempotencyRule] = {
 _log = structlog.get_logger()
 
 
-class OutcomeUnknown(Refused):
+class OutcomeUnknown(ApiError):
     """The charge service may have acted, and nobody knows."""
 
 
@@ -120,22 +128,22 @@ class Forwarding:
         async with self._upstream:
             yield
 
-    async def forward(self, asked: Asked) -> Answer:
+    async def forward(self, request: Request) -> Response:
         """Have the charge service carry it out.
 
-        Errors: OutcomeUnknown where it may have acted; after any other Refused it has not.
+        Errors: OutcomeUnknown where it may have acted; after any other ApiError it has not.
         """
-        request = _request(asked)
-        with self._one_of_a_few(asked.bearer.merchant_id):
-            return await self._forward(asked, request)
+        outgoing = _request(request)
+        with self._one_of_a_few(request.bearer.merchant_id):
+            return await self._forward(request, outgoing)
 
-    async def _forward(self, asked: Asked, request: UpstreamRequest) -> Answer:
-        attempt = asked.admitted.attempt
+    async def _forward(self, request: Request, outgoing: UpstreamRequest) -> Response:
+        attempt = request.admitted.attempt
         if attempt is not None:
             attempt.is_made = True
         try:
-            reply = await self._upstream.forward(request, asked.take_memory)
-        except Refused as refused:
+            reply = await self._upstream.forward(outgoing, request.take_memory)
+        except ApiError as refused:
             _log.warning(
                 "upstream.crowded", error="answers that are not read yet take all memory there is for them"
             )
@@ -144,7 +152,7 @@ class Forwarding:
         if attempt is not None:
             attempt.is_made = _is_attempt(reply)
         if isinstance(reply, Forwarded):
-            return Answer(reply.data, reply.status)
+            return Response(reply.data, reply.status)
         raise _refusal(reply)
 
     @contextmanager
@@ -155,7 +163,7 @@ class Forwarding:
         """
         if not self._share.take(merchant_id):
             _log.warning("upstream.crowded", error="a merchant has its share of requests there already")
-            raise Refused(UNAVAILABLE, headers={"Retry-After": "1"})
+            raise ApiError(UNAVAILABLE, headers={"Retry-After": "1"})
         try:
             yield
         finally:
@@ -187,34 +195,34 @@ def instead(ours: Sequence[Operation], forwarded: Sequence[Operation]) -> tuple[
     return (*(one for one in ours if (one.method, one.template) not in taken), *forwarded)
 
 
-def target(asked: Asked) -> str:
+def target(request: Request) -> str:
     """Return the path with query as the charge service gets it, in one form however the client encoded it.
 
-    Errors: Refused, as for what does not exist, where no such path can be sent.
+    Errors: ApiError, as for what does not exist, where no such path can be sent.
     """
     try:
-        return target_of(asked.operation.template, asked.parameters, _query(asked))
+        return target_of(request.operation.template, request.parameters, _query(request))
     except Unaddressable:
-        raise Refused(NOT_FOUND) from None
+        raise ApiError(NOT_FOUND) from None
 
 
-def _request(asked: Asked) -> UpstreamRequest:
-    target(asked)
+def _request(request: Request) -> UpstreamRequest:
+    target(request)
     return UpstreamRequest(
-        method=asked.operation.method,
-        template=asked.operation.template,
-        parameters=asked.parameters,
-        query=_query(asked),
-        merchant_id=asked.bearer.merchant_id,
-        request_id=asked.request_id,
-        language=asked.language,
-        body=asked.raw_body or None,
-        idempotency_key=asked.derived_key,
+        method=request.operation.method,
+        template=request.operation.template,
+        parameters=request.parameters,
+        query=_query(request),
+        merchant_id=request.bearer.merchant_id,
+        request_id=request.request_id,
+        language=request.language,
+        body=request.raw_body or None,
+        idempotency_key=request.derived_key,
     )
 
 
-def _query(asked: Asked) -> tuple[tuple[str, str], ...]:
-    fields = asked.query.model_extra if isinstance(asked.query, AnyQuery) else None
+def _query(request: Request) -> tuple[tuple[str, str], ...]:
+    fields = request.query.model_extra if isinstance(request.query, AnyQuery) else None
     return tuple((fields or {}).items())
 
 
@@ -229,13 +237,13 @@ def _is_attempt(reply: Reply) -> bool:
             return True
 
 
-def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBroken) -> Refused:
+def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBroken) -> ApiError:
     match reply:
         case UpstreamError():
             return _told(reply)
         case UpstreamAway(may_have_acted=may_have_acted):
             _log.warning("upstream.away", reason=reply.detail)
-            kind = OutcomeUnknown if may_have_acted else Refused
+            kind = OutcomeUnknown if may_have_acted else ApiError
             return kind(UPSTREAM_AWAY, headers={"Retry-After": "1"})
         case UpstreamTooSlow():
             _log.warning("upstream.too_slow", reason=reply.detail)
@@ -245,10 +253,10 @@ def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBro
             return OutcomeUnknown(INTERNAL)
 
 
-def _told(error: UpstreamError) -> Refused:
+def _told(error: UpstreamError) -> ApiError:
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     details = tuple(Detail(problem.field, problem.message) for problem in error.details)
-    return Refused(error.code, details, headers, error.extra, status=error.status)
+    return ApiError(error.code, details, headers, error.extra, status=error.status)
 
 
 def _nothing(_outcome: str) -> None:

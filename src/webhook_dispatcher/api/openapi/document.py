@@ -407,9 +407,10 @@ def _models(operations: Sequence[Operation]) -> Object:
             if model is not None:
                 used[model, "serialization"] = None
     _, made = models_json_schema([*used], by_alias=True, ref_template="#/components/schemas/{model}")
-    asked = {model.__name__ for model, mode in used if mode == "validation"}
+    request = {model.__name__ for model, mode in used if mode == "validation"}
     return {
-        name: _asked(schema) if name in asked else _untitled(schema) for name, schema in made["$defs"].items()
+        name: _asked(schema) if name in request else _untitled(schema)
+        for name, schema in made["$defs"].items()
     }
 
 

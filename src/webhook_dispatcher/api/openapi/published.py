@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
-from webhook_dispatcher.api.calls import NO_HEADERS, Answer, Asked, Operation
+from webhook_dispatcher.api.calls import NO_HEADERS, Operation, Request, Response
 from webhook_dispatcher.api.openapi.document import document
 from webhook_dispatcher.api.openapi.document_page import STYLE, page
 
@@ -47,20 +47,20 @@ class Text:
         self._make, self._kind, self._headers = make, kind, headers
         self._made: _Made | None = None
 
-    async def give(self, asked: Asked) -> Answer:
+    async def give(self, request: Request) -> Response:
         """Give it as the client takes it, or say that it has not changed."""
         if (made := self._made) is None:
             # In a thread: other requests do not wait for it. Whoever asks meanwhile makes the same once more.
             made = self._made = await asyncio.to_thread(lambda: _Made(self._make()))
         # Weak (RFC 9110 8.8.1): it is the same for both encodings.
         headers = {**FOR_A_WHILE, **self._headers, "ETag": f"W/{made.tag}"}
-        known = _TAG.findall(asked.headers.get("If-None-Match", ""))
+        known = _TAG.findall(request.headers.get("If-None-Match", ""))
         if made.tag in known or known == ["*"]:
-            return Answer(b"", 304, headers, language="en", page=self._kind)
-        if _takes_gzip(asked.headers.get("Accept-Encoding", "")):
+            return Response(b"", 304, headers, language="en", page=self._kind)
+        if _takes_gzip(request.headers.get("Accept-Encoding", "")):
             headers["Content-Encoding"] = "gzip"
-            return Answer(made.compressed, headers=headers, language="en", page=self._kind)
-        return Answer(made.text, headers=headers, language="en", page=self._kind)
+            return Response(made.compressed, headers=headers, language="en", page=self._kind)
+        return Response(made.text, headers=headers, language="en", page=self._kind)
 
 
 class _Made:

@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 from pydantic import ConfigDict, Field
 
 from webhook_dispatcher.api.admission import headers_of_limits
-from webhook_dispatcher.api.calls import JSON, Answer, Asked, Refused
+from webhook_dispatcher.api.calls import JSON, ApiError, Request, Response
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
 from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.shares import Databases
@@ -119,18 +119,18 @@ class Issuing:
         self._databases = databases
         self._limits = limits
 
-    async def issue(self, asked: Asked) -> Answer:
-        """Issue a token. Refused: a limit is reached, the credentials are wrong, or the key is revoked."""
-        given = _given(asked)
+    async def issue(self, request: Request) -> Response:
+        """Issue a token. ApiError: a limit is reached, the credentials are wrong, or the key is revoked."""
+        given = _given(request)
         client_id = ClientId.parse(given.client_id)
         named = self._databases.named(client_id.shard) if client_id else None
         shares = named or self._databases.first
-        share = shares.issuing.of(asked.address)
+        share = shares.issuing.of(request.address)
         secret = ClientSecret.parse(given.client_secret)
         token = AccessToken.from_random(
             secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None
         )
-        subjects = self._subjects(asked.address, given)
+        subjects = self._subjects(request.address, given)
         issued = await Tokens(share).issue(
             str(client_id) if client_id and named else "",
             secret.hash if secret else NOBODY,
@@ -141,18 +141,18 @@ class Issuing:
         )
         headers = _headers(subjects, issued.taken)
         if issued.taken.retry_after is not None:
-            raise Refused(LIMIT_EXCEEDED, headers=headers)
+            raise ApiError(LIMIT_EXCEEDED, headers=headers)
         if issued.expires_at is None:
-            raise Refused(KEY_REVOKED if issued.state == "revoked" else WRONG_CREDENTIALS, headers=headers)
+            raise ApiError(KEY_REVOKED if issued.state == "revoked" else WRONG_CREDENTIALS, headers=headers)
         shares.note_issued(token.hash, share)
         given_out = {
             "access_token": token.revealed,
             "token_type": "Bearer",
             "expires_in": int(LIFETIME.total_seconds()),
         }
-        if isinstance(asked.body, TokenForm):
-            return Answer(write(OAuthToken, **given_out), headers=headers | NOT_KEPT, page=JSON)
-        return Answer(write(TokenAnswer, **given_out, expires_at=issued.expires_at), headers=headers)
+        if isinstance(request.body, TokenForm):
+            return Response(write(OAuthToken, **given_out), headers=headers | NOT_KEPT, page=JSON)
+        return Response(write(TokenAnswer, **given_out, expires_at=issued.expires_at), headers=headers)
 
     def _subjects(self, address: Address, given: Credentials) -> _Subjects:
         client = f"client:{hashlib.sha256(given.client_id.encode()).hexdigest()}"
@@ -179,19 +179,19 @@ def _of_address(address: Address, limit: Limit) -> dict[str, Subject]:
     return {name: Subject(f"ip:{subject}", each) for subject, (name, each) in named}
 
 
-def _given(asked: Asked) -> Credentials:
-    if isinstance(asked.body, TokenRequest):
-        return Credentials(asked.body.client_id, asked.body.client_secret)
-    assert isinstance(asked.body, TokenForm)
-    basic = _basic(asked)
-    if basic is not None and asked.body.client_id in (None, basic.client_id):
+def _given(request: Request) -> Credentials:
+    if isinstance(request.body, TokenRequest):
+        return Credentials(request.body.client_id, request.body.client_secret)
+    assert isinstance(request.body, TokenForm)
+    basic = _basic(request)
+    if basic is not None and request.body.client_id in (None, basic.client_id):
         return basic
-    return Credentials(asked.body.client_id or "", asked.body.client_secret or "")
+    return Credentials(request.body.client_id or "", request.body.client_secret or "")
 
 
-def _basic(asked: Asked) -> Credentials | None:
+def _basic(request: Request) -> Credentials | None:
     """Read HTTP Basic; both halves are encoded as forms are (RFC 6749 2.3.1)."""
-    given = asked.headers.getall("Authorization", [])
+    given = request.headers.getall("Authorization", [])
     scheme, _, encoded = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     if scheme.lower() != "basic" or len(encoded) > 512:
         return None

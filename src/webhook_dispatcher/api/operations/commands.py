@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from pydantic.alias_generators import to_camel
 
-from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
+from webhook_dispatcher.api.calls import ApiError, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
     INTERNAL,
@@ -35,7 +35,7 @@ from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.storage.api import held_rotation
 from webhook_dispatcher.storage.api.deliveries import Deliveries
-from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand
+from webhook_dispatcher.storage.api.endpoints import CommandOutcome, Endpoints, NewCommand, OwnCommand
 
 PATIENCE_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 0.03
@@ -94,60 +94,60 @@ class CommandIds:
         return number if number <= MAX_ID else None
 
 
-async def _ids(asked: Asked) -> CommandIds:
-    return CommandIds(await Deliveries(asked.database).cursor_key())
+async def _ids(request: Request) -> CommandIds:
+    return CommandIds(await Deliveries(request.database).cursor_key())
 
 
-async def show(asked: Asked) -> Answer:
+async def show(request: Request) -> Response:
     """Show one of the merchant's own commands; any other is not found."""
-    ids = await _ids(asked)
-    command_id = ids.number(asked.parameters["id"])
-    command = None if command_id is None else await _read(asked, command_id)
+    ids = await _ids(request)
+    command_id = ids.number(request.parameters["id"])
+    command = None if command_id is None else await _read(request, command_id)
     if command is None:
-        raise Refused(NOT_FOUND)
+        raise ApiError(NOT_FOUND)
     result = (
         None if command.result is None else {to_camel(name): each for name, each in command.result.items()}
     )
     shown = ids.shown(command.id)
-    return Answer(write(CommandAnswer, command, command_id=shown, result=result, error_code=_told(command)))
+    return Response(write(CommandAnswer, command, command_id=shown, result=result, error_code=_told(command)))
 
 
-async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
+async def answer_of(request: Request, outcome: Response | CommandAccepted) -> Response:
     """Wait for the outcome of a command, if one was given, and answer with it; else return the answer."""
-    if isinstance(outcome, Answer):
+    if isinstance(outcome, Response):
         return outcome
-    command = await _ended(asked, outcome.command_id)
-    if command.status in _OPEN or asked.operation.outcome is None:
-        shown = (await _ids(asked)).shown(command.id)
-        answer = Answer(write(Accepted, command_id=shown, status=command.status), 202)
+    command = await _ended(request, outcome.command_id)
+    if command.status in _OPEN or request.operation.outcome is None:
+        shown = (await _ids(request)).shown(command.id)
+        answer = Response(write(Accepted, command_id=shown, status=command.status), 202)
     else:
-        answer = _rendered(asked, command, outcome)
+        answer = _rendered(request, command, outcome)
     return answer._replace(headers={**answer.headers, **outcome.headers}, language=outcome.language)
 
 
-def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:
+def _rendered(request: Request, command: OwnCommand, given: CommandAccepted) -> Response:
     """Say what became of a command, as its operation shows it."""
     if command.status is CommandStatus.WITHDRAWN:
-        raise Refused(STATE_FORBIDS, headers=given.headers, language=given.language)
+        raise ApiError(STATE_FORBIDS, headers=given.headers, language=given.language)
     if command.status is CommandStatus.REJECTED:
         code = _told(command)
         if code is None:
             _log.error(
                 "command.rejected", id=command.id, code=command.error_code, error=command.error_message
             )
-        raise Refused(code or INTERNAL, headers=given.headers, language=given.language)
-    outcome = asked.operation.outcome
+        raise ApiError(code or INTERNAL, headers=given.headers, language=given.language)
+    outcome = request.operation.outcome
     assert outcome is not None
-    return Answer(outcome(command))
+    return Response(outcome(command))
 
 
-async def _ended(asked: Asked, command_id: int) -> OwnCommand:
+async def _ended(request: Request, command_id: int) -> OwnCommand:
     """Return the command when it has ended, or as it is when that takes too long."""
     loop, pause = asyncio.get_running_loop(), FIRST_LOOK_SECONDS
-    patience = PATIENCE_SECONDS if asked.operation.outcome is not None else 0.0
+    patience = PATIENCE_SECONDS if request.operation.outcome is not None else 0.0
     deadline = loop.time() + patience
     while True:
-        command = await _read(asked, command_id)
+        command = await _read(request, command_id)
         assert command is not None, "commands are kept for a year"
         left = deadline - loop.time()
         if command.status not in _OPEN or left <= 0:
@@ -157,25 +157,25 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
         pause = min(pause * 1.5, MAX_LOOK_SECONDS)
 
 
-async def when_held(asked: Asked, carry_out: Callable[[], Awaitable[T]]) -> T:
+async def when_held(request: Request, carry_out: Callable[[], Awaitable[T]]) -> T:
     """Carry a request out that may have to wait for a pause, which is given in a transaction of its own.
 
-    Refused where events are not kept back in time: nothing but the pause was done; the client asks again.
+    ApiError where events are not kept back in time: nothing but the pause was done; the client asks again.
     """
 
     async def pause() -> None:
-        unless_refused(await Endpoints(asked.database).ask(asked.token, CommandName.PAUSE))
+        unless_refused(await Endpoints(request.database).ask(request.token, CommandName.PAUSE))
 
     try:
         return await held_rotation.when_held(carry_out, pause)
     except NotHeld:
-        raise Refused(
+        raise ApiError(
             STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"cause": NOT_HELD, "reason": STILL_SENDING}
         ) from None
 
 
-async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
-    command = await Endpoints(asked.database).command(asked.token, command_id)
+async def _read(request: Request, command_id: int) -> OwnCommand | None:
+    command = await Endpoints(request.database).command(request.token, command_id)
     if command is None or command.result is None or "reason" not in command.result:
         return command
     reason = told_reason(command.result.get("outcome"), command.result["reason"])
@@ -187,16 +187,16 @@ def _told(command: OwnCommand) -> int | None:
     return command.error_code if command.error_code in COMMAND_CODES else None
 
 
-def unless_refused(command: GivenCommand) -> Given:
+def unless_refused(command: NewCommand) -> CommandAccepted:
     """Return the command that was given, or refuse the request where the database did not take it."""
     match command.result:
-        case Gave.GIVEN:
+        case CommandOutcome.GIVEN:
             assert command.id is not None
-            return Given(command.id)
-        case Gave.NOT_FOUND:
-            raise Refused(DELIVERY_NOT_FOUND)
-        case Gave.TOO_MANY:
-            raise Refused(
+            return CommandAccepted(command.id)
+        case CommandOutcome.NOT_FOUND:
+            raise ApiError(DELIVERY_NOT_FOUND)
+        case CommandOutcome.TOO_MANY:
+            raise ApiError(
                 STATE_FORBIDS,
                 headers={"Retry-After": "1"},
                 extra={"cause": TOO_MANY_COMMANDS, "reason": TOO_MANY},

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
+from webhook_dispatcher.api.calls import ApiError, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
@@ -118,11 +118,11 @@ class OwnCursors:
     def __init__(self) -> None:
         self._known: dict[str | None, Cursors] = {}
 
-    async def of(self, asked: Asked) -> Cursors:
+    async def of(self, request: Request) -> Cursors:
         """Return the cursors of the database that a request is for."""
-        if asked.admitted.shard not in self._known:
-            self._known[asked.admitted.shard] = Cursors(await Deliveries(asked.database).cursor_key())
-        return self._known[asked.admitted.shard]
+        if request.admitted.shard not in self._known:
+            self._known[request.admitted.shard] = Cursors(await Deliveries(request.database).cursor_key())
+        return self._known[request.admitted.shard]
 
 
 class Lists:
@@ -131,32 +131,32 @@ class Lists:
     def __init__(self, cursors: OwnCursors) -> None:
         self._cursors = cursors
 
-    async def list(self, asked: Asked) -> Answer:
+    async def list(self, request: Request) -> Response:
         """List deliveries; a page may be short, and even empty, and have a cursor all the same."""
-        query = asked.query
+        query = request.query
         assert isinstance(query, DeliveriesQuery)
         if query.since is not None and query.until is not None and query.since >= query.until:
-            raise validation.refuse_field("until", "empty_window", asked.language)
-        listing = Listing(LISTING, asked.bearer.merchant_id, _filters(query))
-        cursors = await self._cursors.of(asked)
+            raise validation.refuse_field("until", "empty_window", request.language)
+        listing = Listing(LISTING, request.bearer.merchant_id, _filters(query))
+        cursors = await self._cursors.of(request)
         position = NEWEST
         if query.cursor is not None:
             try:
                 position = cursors.position(listing, query.cursor)
             except CursorRefused:
-                raise validation.refuse_field("cursor", "cursor", asked.language) from None
+                raise validation.refuse_field("cursor", "cursor", request.language) from None
         wanted = Filter(query.state, query.type, query.charge, query.since, query.until)
         with charges_refused():
-            page = await Deliveries(asked.database).list(asked.token, wanted, position, query.limit)
+            page = await Deliveries(request.database).list(request.token, wanted, position, query.limit)
         following = None if page.position is None else cursors.make(listing, page.position)
-        return Answer(write_list(DeliveryAnswer, page.deliveries), next_cursor=following)
+        return Response(write_list(DeliveryAnswer, page.deliveries), next_cursor=following)
 
 
-async def show(asked: Asked) -> Answer:
+async def show(request: Request) -> Response:
     """Show one delivery with its attempts and its payload, byte for byte as it is sent."""
-    found = await Deliveries(asked.database).get(asked.token, event_id_of(asked))
+    found = await Deliveries(request.database).get(request.token, event_id_of(request))
     if found is None:
-        raise Refused(DELIVERY_NOT_FOUND)
+        raise ApiError(DELIVERY_NOT_FOUND)
     delivery = found.delivery
     event = Event(delivery.seq, delivery.event_id, "", delivery.type, delivery.created_at, found.object)
     attempts = b",".join(
@@ -164,23 +164,23 @@ async def show(asked: Asked) -> Answer:
         for attempt in found.attempts
     )
     shown = write(DeliveryAnswer, delivery)[:-1]
-    return Answer(b'%b,"attemptLog":[%b],"payload":%b}' % (shown, attempts, event.body()))
+    return Response(b'%b,"attemptLog":[%b],"payload":%b}' % (shown, attempts, event.body()))
 
 
-async def retry(asked: Asked) -> Given:
+async def retry(request: Request) -> CommandAccepted:
     """Attempt a delivery again: a failed one now, a waiting one before its time."""
-    command = await Endpoints(asked.database).ask(asked.token, CommandName.RETRY, event_id_of(asked))
+    command = await Endpoints(request.database).ask(request.token, CommandName.RETRY, event_id_of(request))
     return unless_refused(command)
 
 
-async def retry_failed(asked: Asked) -> Given:
+async def retry_failed(request: Request) -> CommandAccepted:
     """Attempt all deliveries again that were given up in a span of time."""
-    window = asked.body
+    window = request.body
     assert isinstance(window, RetryWindow)
     if window.since >= window.until:
-        raise validation.refuse_field("until", "empty_window", asked.language)
-    command = await Endpoints(asked.database).ask(
-        asked.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
+        raise validation.refuse_field("until", "empty_window", request.language)
+    command = await Endpoints(request.database).ask(
+        request.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
     )
     return unless_refused(command)
 
@@ -191,12 +191,12 @@ def retried(command: OwnCommand) -> bytes:
     return write(Retried, event_id=command.event_id, in_flight=in_flight)
 
 
-def event_id_of(asked: Asked) -> UUID:
+def event_id_of(request: Request) -> UUID:
     """Read the event's id; what is no UUID is a field that is not valid."""
-    text = asked.parameters["eventId"]
+    text = request.parameters["eventId"]
     # UUID() takes braces, prefixes and the digits of other scripts, too.
     if not _UUID.fullmatch(text):
-        raise validation.refuse_field("eventId", "uuid", asked.language)
+        raise validation.refuse_field("eventId", "uuid", request.language)
     return UUID(text)
 
 
@@ -207,7 +207,7 @@ def charges_refused() -> Iterator[None]:
         yield
     except ChargesNotIndexed as error:
         _log.error("charges.not_indexed", error=str(error), once_in=60.0)
-        raise Refused(UNAVAILABLE) from None
+        raise ApiError(UNAVAILABLE) from None
 
 
 def _filters(query: DeliveriesQuery) -> Mapping[str, str | None]:

@@ -8,7 +8,7 @@ import structlog
 from pydantic import Field
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.calls import ApiError, Request, Response
 from webhook_dispatcher.api.catalogue import NO_SUCH_PATH, UNAVAILABLE
 from webhook_dispatcher.api.operations.cursors import MAX_LENGTH, CursorRefused, Listing
 from webhook_dispatcher.api.operations.deliveries import OwnCursors
@@ -61,39 +61,39 @@ class Feed:
     def __init__(self, cursors: OwnCursors) -> None:
         self._cursors = cursors
 
-    async def list(self, asked: Asked) -> Answer:
+    async def list(self, request: Request) -> Response:
         """Give the next events; there is always a cursor to go on with, also behind the last of them."""
-        query = asked.query
+        query = request.query
         assert isinstance(query, EventsQuery)
         if query.cursor is not None and query.since is not None:
-            raise validation.refuse_field("since", "cursor_and_since", asked.language)
-        cursors = await self._cursors.of(asked)
-        listing = Listing(LISTING, asked.bearer.merchant_id, {})
+            raise validation.refuse_field("since", "cursor_and_since", request.language)
+        cursors = await self._cursors.of(request)
+        listing = Listing(LISTING, request.bearer.merchant_id, {})
         bookmark = None
         if query.cursor is not None:
             try:
                 bookmark = Bookmark(*cursors.position(listing, query.cursor))
             except CursorRefused:
-                raise validation.refuse_field("cursor", "cursor", asked.language) from None
-        page = await _read(asked, bookmark, query)
+                raise validation.refuse_field("cursor", "cursor", request.language) from None
+        page = await _read(request, bookmark, query)
         following = page.following
         position = [following.xid, following.seq, following.server, following.timeline, following.kept_xid]
         delayed = {} if page.delayed_since is None else {DELAYED: render_instant(page.delayed_since)}
-        return Answer(_written(page.events), next_cursor=cursors.make(listing, position), meta=delayed)
+        return Response(_written(page.events), next_cursor=cursors.make(listing, position), meta=delayed)
 
 
-async def _read(asked: Asked, bookmark: Bookmark | None, query: EventsQuery) -> FeedPage:
+async def _read(request: Request, bookmark: Bookmark | None, query: EventsQuery) -> FeedPage:
     try:
-        return await Events(asked.database).list(asked.token, bookmark, query.since, query.limit)
+        return await Events(request.database).list(request.token, bookmark, query.since, query.limit)
     except BookmarkElsewhere:
-        raise validation.refuse_field("cursor", "cursor_elsewhere", asked.language) from None
+        raise validation.refuse_field("cursor", "cursor_elsewhere", request.language) from None
     except BookmarkExpired:
-        raise validation.refuse_field("cursor", "cursor_expired", asked.language) from None
+        raise validation.refuse_field("cursor", "cursor_expired", request.language) from None
     except FeedNotIndexed:
-        raise Refused(NO_SUCH_PATH) from None
+        raise ApiError(NO_SUCH_PATH) from None
     except ServerChanged as error:
         _log.error("events.unordered", error=str(error), once_in=60.0)
-        raise Refused(UNAVAILABLE) from None
+        raise ApiError(UNAVAILABLE) from None
 
 
 def _written(events: Sequence[Event]) -> bytes:

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 from pydantic import Field
 
-from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
+from webhook_dispatcher.api.calls import ApiError, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     NOT_CONFIGURED,
@@ -25,7 +25,7 @@ from webhook_dispatcher.storage.api.endpoints import (
     Endpoints,
     OwnCommand,
     OwnEndpoint,
-    Put,
+    PutOutcome,
     Removal,
     Rotation,
 )
@@ -107,22 +107,22 @@ class TestResult(Model):
     reason: str | None
 
 
-async def show(asked: Asked) -> Answer:
+async def show(request: Request) -> Response:
     """Show where events are sent, as admission has read it."""
-    if asked.admitted.endpoint is None:
-        raise Refused(NOT_CONFIGURED)
-    return Answer(await _shown(asked, WebhookAnswer, asked.admitted.endpoint))
+    if request.admitted.endpoint is None:
+        raise ApiError(NOT_CONFIGURED)
+    return Response(await _shown(request, WebhookAnswer, request.admitted.endpoint))
 
 
-async def remove(asked: Asked) -> Answer:
+async def remove(request: Request) -> Response:
     """Stop sending, and forget URL and secret."""
-    endpoints = Endpoints(asked.database)
-    owed = await endpoints.count_owed(asked.token)
-    match await endpoints.remove(asked.token):
+    endpoints = Endpoints(request.database)
+    owed = await endpoints.count_owed(request.token)
+    match await endpoints.remove(request.token):
         case Removal.REMOVED:
-            return Answer(write(Removed, removed=True, failed=owed))
+            return Response(write(Removed, removed=True, failed=owed))
         case Removal.NOT_CONFIGURED:
-            raise Refused(NOT_CONFIGURED)
+            raise ApiError(NOT_CONFIGURED)
 
 
 class Putting:
@@ -131,60 +131,62 @@ class Putting:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    async def put(self, asked: Asked) -> Answer:
+    async def put(self, request: Request) -> Response:
         """Change the URL, or create the endpoint with a secret of its own."""
-        assert isinstance(asked.body, WebhookUrl)
-        url = asked.body.url
+        assert isinstance(request.body, WebhookUrl)
+        url = request.body.url
         if (fault := self._guard.find_fault(url)) is not None:
-            raise Refused(INVALID_URL, extra={"reason": fault})
-        store = partial(Endpoints(asked.database).put, asked.token, url)
-        if (result := await store(None)) is not Put.NOT_CONFIGURED:
-            return await self._changed(asked, result)
-        return await self._changed(asked, *await _with_new_secret(asked, store))
+            raise ApiError(INVALID_URL, extra={"reason": fault})
+        store = partial(Endpoints(request.database).put, request.token, url)
+        if (result := await store(None)) is not PutOutcome.NOT_CONFIGURED:
+            return await self._changed(request, result)
+        return await self._changed(request, *await _with_new_secret(request, store))
 
-    async def _changed(self, asked: Asked, result: Put, secret: Secret | None = None) -> Answer:
-        endpoint = await _endpoint(asked)
-        if result is not Put.CREATED or secret is None:
-            return Answer(await _shown(asked, WebhookAnswer, endpoint))
+    async def _changed(self, request: Request, result: PutOutcome, secret: Secret | None = None) -> Response:
+        endpoint = await _endpoint(request)
+        if result is not PutOutcome.CREATED or secret is None:
+            return Response(await _shown(request, WebhookAnswer, endpoint))
         told, kept = [
-            await _shown(asked, CreatedWebhook, endpoint, secret=shown)
+            await _shown(request, CreatedWebhook, endpoint, secret=shown)
             for shown in (secret.revealed.decode(), None)
         ]
-        return Answer(told, 201, kept=kept)
+        return Response(told, 201, kept=kept)
 
 
-async def rotate(asked: Asked) -> Answer:
+async def rotate(request: Request) -> Response:
     """Make a new secret; with an overlap the one before goes on signing for so long.
 
     NotHeld: as long as events are to be kept back, and are not yet (commands.when_held).
     """
-    assert isinstance(asked.body, SecretRotation)
-    overlap = timedelta(seconds=asked.body.overlap_seconds) or None
-    await _endpoint(asked)
-    store = partial(Endpoints(asked.database).rotate, asked.token, overlap=overlap, hold=asked.body.hold)
-    rotated, secret = await _with_new_secret(asked, store)
+    assert isinstance(request.body, SecretRotation)
+    overlap = timedelta(seconds=request.body.overlap_seconds) or None
+    await _endpoint(request)
+    store = partial(
+        Endpoints(request.database).rotate, request.token, overlap=overlap, hold=request.body.hold
+    )
+    rotated, secret = await _with_new_secret(request, store)
     if rotated.result is Rotation.NOT_CONFIGURED:
-        raise Refused(NOT_CONFIGURED)
+        raise ApiError(NOT_CONFIGURED)
     told, kept = (
         write(RotatedSecret, rotated, secret=shown, previous_secret_until=rotated.previous_until)
         for shown in (secret.revealed.decode(), None)
     )
-    return Answer(told, kept=kept)
+    return Response(told, kept=kept)
 
 
-async def test(asked: Asked) -> Given:
+async def test(request: Request) -> CommandAccepted:
     """Send a test event."""
-    return await _give(asked, CommandName.TEST_EVENT)
+    return await _give(request, CommandName.TEST_EVENT)
 
 
-async def pause(asked: Asked) -> Given:
+async def pause(request: Request) -> CommandAccepted:
     """Keep events back, in order."""
-    return await _give(asked, CommandName.PAUSE)
+    return await _give(request, CommandName.PAUSE)
 
 
-async def resume(asked: Asked) -> Given:
+async def resume(request: Request) -> CommandAccepted:
     """Send what was kept back, and go on."""
-    return await _give(asked, CommandName.RESUME)
+    return await _give(request, CommandName.RESUME)
 
 
 def tested(command: OwnCommand) -> bytes:
@@ -198,28 +200,32 @@ def paused(command: OwnCommand) -> bytes:
     return write(Paused, paused=command.command == CommandName.PAUSE)
 
 
-async def _give(asked: Asked, command: CommandName) -> Given:
-    await _endpoint(asked)
-    return unless_refused(await Endpoints(asked.database).ask(asked.token, command))
+async def _give(request: Request, command: CommandName) -> CommandAccepted:
+    await _endpoint(request)
+    return unless_refused(await Endpoints(request.database).ask(request.token, command))
 
 
-async def _endpoint(asked: Asked) -> OwnEndpoint:
-    if (endpoint := await Endpoints(asked.database).read(asked.token)) is None:
-        raise Refused(NOT_CONFIGURED)
+async def _endpoint(request: Request) -> OwnEndpoint:
+    if (endpoint := await Endpoints(request.database).read(request.token)) is None:
+        raise ApiError(NOT_CONFIGURED)
     return endpoint
 
 
-async def _shown(asked: Asked, model: type[WebhookAnswer], endpoint: OwnEndpoint, **more: object) -> bytes:
-    waiting = await Endpoints(asked.database).count_owed(asked.token)
+async def _shown(
+    request: Request, model: type[WebhookAnswer], endpoint: OwnEndpoint, **more: object
+) -> bytes:
+    waiting = await Endpoints(request.database).count_owed(request.token)
     return write(model, endpoint, waiting=waiting, **more)
 
 
 async def _with_new_secret(
-    asked: Asked, store: Callable[[SealedSecret], Awaitable[Stored]]
+    request: Request, store: Callable[[SealedSecret], Awaitable[Stored]]
 ) -> tuple[Stored, Secret]:
     """Make a secret and store it sealed, or refuse the request while there is nothing to seal it with."""
     try:
-        return await store_new_secret(asked.bearer.merchant_id, Endpoints(asked.database).sealing_key, store)
+        return await store_new_secret(
+            request.bearer.merchant_id, Endpoints(request.database).sealing_key, store
+        )
     except NotSealed as error:
         _log.error("secret.unsealed", reason=str(error))
-        raise Refused(UNAVAILABLE, headers={"Retry-After": "60"}) from None
+        raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None

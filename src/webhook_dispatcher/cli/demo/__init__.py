@@ -18,7 +18,7 @@ from webhook_dispatcher.cli.demo.scenes import Scenes
 from webhook_dispatcher.cli.demo.stage import Stage, set_up
 from webhook_dispatcher.cli.demo.view import View
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.scratch import scratch_dir
@@ -112,7 +112,7 @@ async def _first_to_end(*coroutines: Coroutine[Any, Any, Any]) -> asyncio.Task[A
 async def _problems_of(ended: asyncio.Task[Any]) -> list[str]:
     try:
         return list(await ended)
-    except Refused as error:
+    except UserError as error:
         return [str(error)]
 
 
@@ -142,7 +142,7 @@ async def _endless(stage: Stage, view: View) -> list[str]:
 async def _play_scenes(stage: Stage, view: View) -> None:
     try:
         await Scenes(stage, view.say).play()
-    except Refused as error:
+    except UserError as error:
         view.say(f"a control command did not do what it should: {error}")
 
 
@@ -155,7 +155,7 @@ async def _bounded(stage: Stage, view: View, events: int) -> list[str]:
     scenes = Scenes(stage, view.say)
     try:
         await scenes.play()
-    except Refused as error:
+    except UserError as error:
         problems.append(str(error))
     found = await audit.deliveries(stage)
     problems += audit.judge_end(found.values(), scenes.cancelled)

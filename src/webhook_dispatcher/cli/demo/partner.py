@@ -14,13 +14,13 @@ import aiohttp
 
 from webhook_dispatcher.cli.demo.stage import Stage
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 
 PATIENCE = aiohttp.ClientTimeout(total=10)
 
 
 class Partner:
-    """One merchant's client; Refused when an answer is not what it should be."""
+    """One merchant's client; UserError when an answer is not what it should be."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class Partner:
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._stage.ledger.note_api(is_right=False)
-            raise Refused(f"the Partner API did not answer {method} {name}: {error!r}") from None
+            raise UserError(f"the Partner API did not answer {method} {name}: {error!r}") from None
         ms = 1000 * (time.monotonic() - started)
         self._say(f"API  {method:<4} /v1{name:<27} {self._merchant_id:<9} {status} {ms:>6.0f} ms")
         is_right = status in (200, 202) and answer["success"] is True
         self._stage.ledger.note_api(is_right)
         if not is_right:
-            raise Refused(f"the Partner API answered {method} {name} with {status}: {answer.get('error')}")
+            raise UserError(f"the Partner API answered {method} {name} with {status}: {answer.get('error')}")
         return answer
 
     def _expect(self, holds: bool, otherwise: str) -> None:
         if not holds:
             self._stage.ledger.note_api_fault()
-            raise Refused(f"the Partner API: {otherwise}")
+            raise UserError(f"the Partner API: {otherwise}")

@@ -11,7 +11,7 @@ from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.partner import Partner
 from webhook_dispatcher.cli.demo.stage import Stage
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.producer import Written, write_one
@@ -27,7 +27,7 @@ UNTIL_FIRST_FAILURE = timedelta(seconds=120)
 
 
 class Scenes:
-    """Plays the scenes; Refused when one did not end as it should.
+    """Plays the scenes; UserError when one did not end as it should.
 
     cancelled: the events that were cancelled and so must never arrive.
     """
@@ -60,7 +60,7 @@ class Scenes:
         self.cancelled.add(str(unwanted.id))
         await self._delivery_becomes(unwanted.id, State.FAILED)
         if (waiting := await self._delivery(kept.id)).state != State.PENDING:
-            raise Refused(f"an event of a paused merchant is {waiting.state}")
+            raise UserError(f"an event of a paused merchant is {waiting.state}")
         await self._ask(CommandName.RESUME, merchant_id=merchant_id)
         self._stage.characters[merchant_id] = cast.PAUSED.character
         await self._delivery_becomes(kept.id, State.DELIVERED)
@@ -109,7 +109,7 @@ class Scenes:
         done = await self._ask(CommandName.RETRY_FAILED, merchant_id=merchant_id)
         retried = (done.result or {}).get("retried", 0)
         if retried < len(failed):
-            raise Refused(
+            raise UserError(
                 f"retry_failed retried {retried} of {len(failed)} failed deliveries of {merchant_id}"
             )
         for delivery in failed:
@@ -137,7 +137,7 @@ class Scenes:
         done = views[-1]
         self._say(f"{command} {about}: {done.status} {json.dumps(done.result or {})}")
         if done.status is not CommandStatus.DONE:
-            raise Refused(f"{command} {about} was rejected: {done.error_code} {done.error_message}")
+            raise UserError(f"{command} {about} was rejected: {done.error_code} {done.error_message}")
         return done
 
     async def _deliveries(self, merchant_id: str, state: State) -> list[DeliveryView]:
@@ -157,7 +157,7 @@ class Scenes:
     async def _delivery(self, event_id: UUID) -> DeliveryView:
         found = await self._stage.admin.list_deliveries(DeliveryFilter(event_id=event_id))
         if len(found) != 1:
-            raise Refused(f"event {event_id} has {len(found)} deliveries")
+            raise UserError(f"event {event_id} has {len(found)} deliveries")
         return found[0]
 
     async def _delivery_becomes(self, event_id: UUID, state: State) -> None:
@@ -168,4 +168,4 @@ class Scenes:
 
     def _expect(self, result: dict[str, Any] | None, name: str, value: object) -> None:
         if (result or {}).get(name) != value:
-            raise Refused(f"expected {name} to be {value!r}: {result}")
+            raise UserError(f"expected {name} to be {value!r}: {result}")

@@ -17,7 +17,7 @@ from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.ledger import Ledger
 from webhook_dispatcher.cli.demo.sign_in import SignIn
-from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.certificate import server_context
@@ -102,22 +102,22 @@ class Stage:
         return counts
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, deadline: timedelta) -> None:
-        """Wait for a condition; Refused says what did not come about, or why the daemon has failed."""
+        """Wait for a condition; UserError says what did not come about, or why the daemon has failed."""
         try:
             async with asyncio.timeout(deadline.total_seconds()):
                 while not await condition():
                     if (error := self.daemon.failure()) is not None:
-                        raise Refused(f"the daemon has failed: {error!r}")
+                        raise UserError(f"the daemon has failed: {error!r}")
                     await asyncio.sleep(LOOK_INTERVAL_SECONDS)
         except TimeoutError:
-            raise Refused(f"not within {deadline.total_seconds():.0f} s: {what}") from None
+            raise UserError(f"not within {deadline.total_seconds():.0f} s: {what}") from None
 
     async def api_url(self) -> str:
-        """Wait until the Partner API answers, and say where; Refused says why it does not."""
+        """Wait until the Partner API answers, and say where; UserError says why it does not."""
 
         async def is_started() -> bool:
             if self.api.code is not None:
-                raise Refused(f"the Partner API ended with {self.api.code}: {self.api.log_tail()}")
+                raise UserError(f"the Partner API ended with {self.api.code}: {self.api.log_tail()}")
             return self.api.url() is not None
 
         await self.until(is_started, "the Partner API answers", API_START)

@@ -10,7 +10,7 @@ from webhook_dispatcher.storage.administration import DeliveryView
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     """The figures, and what is wrong.
 
     merchants: how many were sent anything. lost: written but not in the database, or delivered according to
@@ -58,7 +58,7 @@ class Verdict:
         yield f"  API       {self.api_requests:>6}  asked by a merchant, {self.api_wrong} answered wrong"
 
 
-def judge(found: Mapping[str, DeliveryView], ledger: Ledger, written: Mapping[str, int]) -> Verdict:
+def judge(found: Mapping[str, DeliveryView], ledger: Ledger, written: Mapping[str, int]) -> DemoVerdict:
     """Compare. found: all deliveries by event; written: the seq of each event that the producer committed."""
     seqs = {event_id: delivery.seq for event_id, delivery in found.items()}
     for sequence in ledger.sequences.values():
@@ -68,7 +68,7 @@ def judge(found: Mapping[str, DeliveryView], ledger: Ledger, written: Mapping[st
         for event_id, delivery in found.items()
         if delivery.state == State.DELIVERED and not ledger.receipts[event_id].accepted
     ]
-    return Verdict(
+    return DemoVerdict(
         states=Counter(delivery.state for delivery in found.values()),
         requests=ledger.requests,
         merchants=sum(sequence.sent > 0 for sequence in ledger.sequences.values()),

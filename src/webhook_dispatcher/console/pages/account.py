@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
-from webhook_dispatcher.console.prover import Prover, TooBusy
+from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
+from webhook_dispatcher.console.passwords import PasswordHasher, TooBusy
 from webhook_dispatcher.console.reader import OWN_NAMES, THEMES, zone_names, zone_of
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.language import LANGUAGES
@@ -26,95 +26,101 @@ class AccountPages:
     """Shows and changes what is a person's own."""
 
     sessions: Sessions
-    prover: Prover
+    hasher: PasswordHasher
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show the page."""
-        note = _SAID.get(asked.given("said"))
-        ended = asked.given("ended")
+        note = _SAID.get(request.given("said"))
+        ended = request.given("ended")
         if ended.isascii() and ended.isdecimal() and len(ended) < 6:
             return await self._page(
-                asked, note=texts.say("account.ended", asked.reader.language, count=int(ended))
+                request, note=texts.say("account.ended", request.reader.language, count=int(ended))
             )
-        return await self._page(asked, note=texts.say(note, asked.reader.language) if note else "")
+        return await self._page(request, note=texts.say(note, request.reader.language) if note else "")
 
-    async def prefer(self, asked: Asked) -> Answer:
+    async def prefer(self, request: Request) -> Response:
         """Keep language, time zone and theme."""
-        zone = asked.entered("zone").strip()
+        zone = request.entered("zone").strip()
         if zone and zone_of(zone) is None:
             return await self._page(
-                asked, zone_problem=texts.say("account.zone_refused", asked.reader.language), status=422
+                request, zone_problem=texts.say("account.zone_refused", request.reader.language), status=422
             )
-        language, theme = asked.entered("language"), asked.entered("theme")
+        language, theme = request.entered("language"), request.entered("theme")
         await self.sessions.prefer(
-            asked.key,
+            request.key,
             Preferences(
                 language=language if language in LANGUAGES else None,
                 time_zone=zone or None,
                 theme=theme if theme in THEMES else None,
             ),
         )
-        return Moved("/account?said=saved")
+        return Redirect("/account?said=saved")
 
-    async def change_password(self, asked: Asked) -> Answer:
+    async def change_password(self, request: Request) -> Response:
         """Replace the password, by the present one."""
-        old, new = asked.entered("old"), asked.entered("new")
+        old, new = request.entered("old"), request.entered("new")
         if find_fault(new) is not None:
             return await self._refused(
-                asked, "account.password_fault", 422, least=MIN_CHARACTERS, most=MAX_CHARACTERS
+                request, "account.password_fault", 422, least=MIN_CHARACTERS, most=MAX_CHARACTERS
             )
         if len(old) > MAX_CHARACTERS:
-            return await self._refused(asked, "account.password_refused", 403)
-        name, address = asked.signed_in.person.name, asked.browser.address
-        if (wait := await self.sessions.wait(name, asked.browser)) is not None:
-            return await self._locked(asked, wait)
+            return await self._refused(request, "account.password_refused", 403)
+        name, address = request.signed_in.person.name, request.browser.address
+        if (wait := await self.sessions.wait(name, request.browser)) is not None:
+            return await self._locked(request, wait)
         try:
-            proof = await self.prover.prove(old, await self.sessions.parameters(name), address)
-            verifier = await self.prover.make_verifier(new, secrets.token_bytes(SALT_BYTES), address)
+            proof = await self.hasher.prove(old, await self.sessions.parameters(name), address)
+            verifier = await self.hasher.make_verifier(new, secrets.token_bytes(SALT_BYTES), address)
         except TooBusy:
-            return await self._refused(asked, "sign_in.busy", 503)
-        changed = await self.sessions.change_password(asked.key, proof, verifier)
+            return await self._refused(request, "sign_in.busy", 503)
+        changed = await self.sessions.change_password(request.key, proof, verifier)
         match changed.outcome:
             case PasswordOutcome.CHANGED:
-                return Moved("/account?said=password")
+                return Redirect("/account?said=password")
             case PasswordOutcome.REFUSED:
-                return await self._refused(asked, "account.password_refused", 403)
+                return await self._refused(request, "account.password_refused", 403)
             case PasswordOutcome.NO_PASSWORD:
-                return await self._refused(asked, "account.no_password", 409)
+                return await self._refused(request, "account.no_password", 409)
             case PasswordOutcome.LOCKED:
-                return await self._locked(asked, changed.retry_after)
+                return await self._locked(request, changed.retry_after)
 
-    async def _locked(self, asked: Asked, span: timedelta | None) -> Answer:
-        wait = amounts.span(span, asked.reader.language) if span else ""
-        return await self._refused(asked, "sign_in.locked", 429, wait=wait)
+    async def _locked(self, request: Request, span: timedelta | None) -> Response:
+        wait = amounts.span(span, request.reader.language) if span else ""
+        return await self._refused(request, "sign_in.locked", 429, wait=wait)
 
-    async def _refused(self, asked: Asked, key: str, status: int, **facts: object) -> Answer:
-        problem = texts.say(key, asked.reader.language, **facts)
-        return await self._page(asked, problem=problem, status=status)
+    async def _refused(self, request: Request, key: str, status: int, **facts: object) -> Response:
+        problem = texts.say(key, request.reader.language, **facts)
+        return await self._page(request, problem=problem, status=status)
 
-    async def end_one(self, asked: Asked) -> Answer:
+    async def end_one(self, request: Request) -> Response:
         """End one session of the person; where it is this one, they sign in next."""
-        is_ended = await self.sessions.revoke(asked.key, _mark(asked.entered("session")))
-        return Moved(f"/account?said={'session' if is_ended else 'no_session'}")
+        is_ended = await self.sessions.revoke(request.key, _mark(request.entered("session")))
+        return Redirect(f"/account?said={'session' if is_ended else 'no_session'}")
 
-    async def end_others(self, asked: Asked) -> Answer:
+    async def end_others(self, request: Request) -> Response:
         """End all other sessions of the person."""
-        return Moved(f"/account?ended={await self.sessions.revoke_others(asked.key)}")
+        return Redirect(f"/account?ended={await self.sessions.revoke_others(request.key)}")
 
     async def _page(
-        self, asked: Asked, *, problem: str = "", zone_problem: str = "", note: str = "", status: int = 200
-    ) -> Shown:
+        self,
+        request: Request,
+        *,
+        problem: str = "",
+        zone_problem: str = "",
+        note: str = "",
+        status: int = 200,
+    ) -> Page:
         facts = {
             "languages": OWN_NAMES,
             "zones": zone_names(),
             "themes": THEMES,
-            "entered_zone": asked.entered("zone") or asked.signed_in.person.preferences.time_zone or "",
-            "sessions": await self.sessions.own(asked.key),
+            "entered_zone": request.entered("zone") or request.signed_in.person.preferences.time_zone or "",
+            "sessions": await self.sessions.own(request.key),
             "problem": problem,
             "zone_problem": zone_problem,
             "note": note,
         }
-        return Shown("account.html", facts, status)
+        return Page("account.html", facts, status)
 
 
 def _mark(text: str) -> bytes:

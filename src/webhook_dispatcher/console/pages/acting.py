@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Refused
+from webhook_dispatcher.console.calls import HttpError
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.rendering import label, reason
 from webhook_dispatcher.diagnosis import amounts
@@ -51,9 +51,9 @@ def command_number(text: str) -> int | None:
 
 
 def wanted_number(text: str) -> int:
-    """Read a command's number in a path; Refused where it is none."""
+    """Read a command's number in a path; HttpError where it is none."""
     if (number := command_number(text)) is None:
-        raise Refused(404, "no_command")
+        raise HttpError(404, "no_command")
     return number
 
 
@@ -91,14 +91,14 @@ def shown_status(command: CommandRow, reader: Reader, outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MassProgress:
     """How far a mass command has come. total: None where nobody knows how many there will be."""
 
     done: int
     total: int | None
 
 
-def progress_of(command: CommandRow) -> Progress | None:
+def progress_of(command: CommandRow) -> MassProgress | None:
     """Return how far a mass command has come; None where there is nothing to say of that.
 
     What `recover` and `skip` find grows as they go: their total is what was counted before they were given.
@@ -107,10 +107,10 @@ def progress_of(command: CommandRow) -> Progress | None:
     if done is None:
         return None
     if command.command == CommandName.RETRY_FAILED:
-        return Progress(done, matched_of(command))
+        return MassProgress(done, matched_of(command))
     counted = (command.args or {}).get(COUNTED)
     total = max(done, counted) if isinstance(counted, int) and not isinstance(counted, bool) else None
-    return None if is_final(command) else Progress(done, total)
+    return None if is_final(command) else MassProgress(done, total)
 
 
 def matched_of(command: CommandRow) -> int | None:

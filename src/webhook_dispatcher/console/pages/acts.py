@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import (
     LABELS,
@@ -39,7 +39,7 @@ from webhook_dispatcher.domain.command import (
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.filters import FilterRefused
-from webhook_dispatcher.storage.console.previews import Preview, Previews
+from webhook_dispatcher.storage.console.previews import ActPreview, Previews
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 
 MAX_TICKED = 100
@@ -183,25 +183,25 @@ class ActPages:
     clock: Clock
     retries: int
 
-    async def preview(self, asked: Asked) -> Answer:
+    async def preview(self, request: Request) -> Response:
         """Say what an act will do, and to how many."""
-        name = asked.given("act")
-        back = with_query("/deliveries", dict(FilterFields.of(asked, PREFIX).pairs))
+        name = request.given("act")
+        back = with_query("/deliveries", dict(FilterFields.of(request, PREFIX).pairs))
         try:
             if name in TICKED:
-                return await self._of_ticked(asked, name, list(asked.query.get("event", ())), back)
-            return await self._of_all(asked, name, FilterFields.of(asked, PREFIX), back)
+                return await self._of_ticked(request, name, list(request.query.get("event", ())), back)
+            return await self._of_all(request, name, FilterFields.of(request, PREFIX), back)
         except ActRefused as error:
             return _refused(name, error.text, back)
         except (FieldRefused, FilterRefused) as error:
-            return _refused(name, said(asked, error), back)
+            return _refused(name, said(request, error), back)
 
-    async def _of_ticked(self, asked: Asked, name: str, ticked: Sequence[str], back: str) -> Shown:
-        all_ticked = _chosen(asked, ticked)
-        states = await self.previews.states(asked.key, all_ticked)
+    async def _of_ticked(self, request: Request, name: str, ticked: Sequence[str], back: str) -> Page:
+        all_ticked = _chosen(request, ticked)
+        states = await self.previews.states(request.key, all_ticked)
         chosen = [event for event in all_ticked if states.get(event) in POSSIBLE[name]]
         if not chosen:
-            raise ActRefused(texts.say("act.none_possible", asked.reader.language))
+            raise ActRefused(texts.say("act.none_possible", request.reader.language))
         facts = {
             "key": f"act.{name}",
             "refused": "",
@@ -223,35 +223,35 @@ class ActPages:
             "is_destructive": name == "cancel",
             "frozen_at": None,
         }
-        return Shown("act.html", facts)
+        return Page("act.html", facts)
 
-    async def _of_all(self, asked: Asked, name: str, fields: FilterFields, back: str) -> Shown:
-        act = _mass_act(asked, name, fields)
+    async def _of_all(self, request: Request, name: str, fields: FilterFields, back: str) -> Page:
+        act = _mass_act(request, name, fields)
         now = self._now()
         if act.needs_since and not fields.merchant and not fields.since:
             fields = replace(fields, since=(now - RECENT).isoformat())
-        scope = _scope(asked, act, fields, asked.query, now)
-        preview = await self._count(asked, act, scope)
+        scope = _scope(request, act, fields, request.query, now)
+        preview = await self._count(request, act, scope)
         facts = {
             "key": f"act.{name}",
             "refused": "",
             "back": back,
-            "scope": _said_scope(asked, act, fields),
-            "window": _window(asked, name, act, scope, now),
-            "beside": _beside(asked, act, scope, preview),
+            "scope": _said_scope(request, act, fields),
+            "window": _window(request, name, act, scope, now),
+            "beside": _beside(request, act, scope, preview),
             "since": scope.since,
             "events": [],
             "counts": [
-                (_kind(asked, kind), _shown(asked, count, preview.has_more))
+                (_kind(request, kind), _shown(request, count, preview.has_more))
                 for kind, count in preview.kinds.items()
             ],
             "types": [
-                (name, _shown(asked, count, preview.has_more))
+                (name, _shown(request, count, preview.has_more))
                 for name, count in (preview.types or {}).items()
             ],
-            "total": _shown(asked, preview.total, preview.has_more),
+            "total": _shown(request, preview.total, preview.has_more),
             "merchants": [
-                (merchant, _shown(asked, count, preview.has_more))
+                (merchant, _shown(request, count, preview.has_more))
                 for merchant, count in preview.merchants.items()
             ],
             "more_merchants": preview.more_merchants,
@@ -266,72 +266,72 @@ class ActPages:
             "is_destructive": act.is_destructive,
             "frozen_at": scope.until,
         }
-        return Shown("act.html", facts)
+        return Page("act.html", facts)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.unix(), UTC)
 
-    async def _count(self, asked: Asked, act: MassAct, scope: Scope) -> Preview:
+    async def _count(self, request: Request, act: MassAct, scope: Scope) -> ActPreview:
         """Count what the command would find."""
         since = scope.since or LONG_AGO
         if act.command is CommandName.SKIP:
             skip = Skip(scope.merchant, scope.until, since, scope.types, scope.charge)
-            return await self.previews.skip(asked.key, skip)
+            return await self.previews.skip(request.key, skip)
         period = since, scope.until, MAX_RETRIED
         kinds = scope.states, scope.types, scope.charge
         wanted = Recover(scope.merchant, *period, *kinds, leave_out=scope.leave_out, retries=self.retries)
         is_retry = act.command is CommandName.RETRY_FAILED
-        return await self.previews.recovery(asked.key, wanted, with_platform=is_retry)
+        return await self.previews.recovery(request.key, wanted, with_platform=is_retry)
 
-    async def act(self, asked: Asked) -> Answer:
+    async def act(self, request: Request) -> Response:
         """Give the commands that were previewed."""
-        name = asked.entered("act")
-        fields = FilterFields.entered(asked, PREFIX)
+        name = request.entered("act")
+        fields = FilterFields.entered(request, PREFIX)
         back = with_query("/deliveries", dict(fields.pairs))
         try:
             if name in TICKED:
-                return await self._give_each(asked, TICKED[name])
-            return await self._give_one(asked, name, fields)
+                return await self._give_each(request, TICKED[name])
+            return await self._give_one(request, name, fields)
         except ActRefused as error:
             return _refused(name, error.text, back)
         except (FieldRefused, FilterRefused) as error:
-            return _refused(name, said(asked, error), back)
+            return _refused(name, said(request, error), back)
 
-    async def _give_each(self, asked: Asked, command: CommandName) -> Answer:
-        chosen = _chosen(asked, list(asked.form.get("event", ())))
+    async def _give_each(self, request: Request, command: CommandName) -> Response:
+        chosen = _chosen(request, list(request.form.get("event", ())))
         for event in chosen:
-            number = await self.actions.give_command(asked.key, command, event_id=event)
+            number = await self.actions.give_command(request.key, command, event_id=event)
         if len(chosen) == 1:
-            return Moved(with_query(delivery_path(chosen[0]), {"command": number}))
-        return Moved(with_query("/commands", {"given": len(chosen)}))
+            return Redirect(with_query(delivery_path(chosen[0]), {"command": number}))
+        return Redirect(with_query("/commands", {"given": len(chosen)}))
 
-    async def _give_one(self, asked: Asked, name: str, fields: FilterFields) -> Answer:
-        act = _mass_act(asked, name, fields)
-        language = asked.reader.language
-        if asked.entered("again") or _is_chosen_anew(asked):
-            return Moved(_recounted(asked, name, act, fields))
+    async def _give_one(self, request: Request, name: str, fields: FilterFields) -> Response:
+        act = _mass_act(request, name, fields)
+        language = request.reader.language
+        if request.entered("again") or _is_chosen_anew(request):
+            return Redirect(_recounted(request, name, act, fields))
         if act.needs_since and not fields.merchant and not fields.since:
             raise ActRefused(texts.say("act.needs_scope", language))
-        if not fields.merchant and asked.entered("everybody") != "yes":
+        if not fields.merchant and request.entered("everybody") != "yes":
             raise ActRefused(texts.say("act.everybody_missing", language))
-        scope = _scope(asked, act, fields, asked.form, self._now())
-        args = {**act.args(scope), **_counted_before(asked)}
+        scope = _scope(request, act, fields, request.form, self._now())
+        args = {**act.args(scope), **_counted_before(request)}
         number = await self.actions.give_command(
-            asked.key, act.command, merchant_id=scope.merchant, args=args
+            request.key, act.command, merchant_id=scope.merchant, args=args
         )
-        return Moved(f"/commands/{number}")
+        return Redirect(f"/commands/{number}")
 
 
-def _counted_before(asked: Asked) -> dict[str, int]:
+def _counted_before(request: Request) -> dict[str, int]:
     """Return what the preview counted, for the command's progress, where it counted all."""
-    text = asked.entered(acting.COUNTED)
+    text = request.entered(acting.COUNTED)
     is_count = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_COUNTED))
     return {acting.COUNTED: int(text)} if is_count else {}
 
 
-def hindrance(asked: Asked, name: str, fields: FilterFields) -> str:
+def hindrance(request: Request, name: str, fields: FilterFields) -> str:
     """Say what keeps all that match a filter from an act; empty where nothing does."""
-    act, language = MASS[name], asked.reader.language
+    act, language = MASS[name], request.reader.language
     beyond = [field for field, _ in fields.pairs if field not in act.fields]
     if fields.state and fields.state not in act.states and "state" not in beyond:
         beyond.append("state")
@@ -341,20 +341,20 @@ def hindrance(asked: Asked, name: str, fields: FilterFields) -> str:
     return texts.say("act.cannot_filter", language, fields=named)
 
 
-def _mass_act(asked: Asked, name: str, fields: FilterFields) -> MassAct:
+def _mass_act(request: Request, name: str, fields: FilterFields) -> MassAct:
     """Return an act that understands the filter, or say what keeps it from that."""
     if name not in MASS:
-        raise ActRefused(texts.say("act.unknown", asked.reader.language))
-    if found := hindrance(asked, name, fields):
+        raise ActRefused(texts.say("act.unknown", request.reader.language))
+    if found := hindrance(request, name, fields):
         raise ActRefused(found)
     return MASS[name]
 
 
 def _scope(
-    asked: Asked, act: MassAct, fields: FilterFields, given: Mapping[str, Sequence[str]], now: datetime
+    request: Request, act: MassAct, fields: FilterFields, given: Mapping[str, Sequence[str]], now: datetime
 ) -> Scope:
     """Return what is asked for, never beyond the preview. given: the fields in which states are chosen."""
-    wanted = fields.wanted(asked.reader.zone)
+    wanted = fields.wanted(request.reader.zone)
     wanted.check()
     until = now if wanted.until is None else min(wanted.until, now)
     chosen = [state for state in RECOVERABLE if state in given.get("states", ())]
@@ -365,10 +365,10 @@ def _scope(
     return Scope(fields, wanted.since, until, states, leave_out)
 
 
-def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
+def _said_scope(request: Request, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
     """Name the fields of the filter that the page shows as text."""
     return [
-        (LABELS[field], label(asked.reader, "state", text) if field == "state" else text)
+        (LABELS[field], label(request.reader, "state", text) if field == "state" else text)
         for field, text in _beside_window(act, fields)
     ]
 
@@ -398,13 +398,13 @@ def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     return [*_act_fields(name, kept.pairs), *_choices(act, scope)]
 
 
-def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object]:
+def _window(request: Request, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object]:
     """Return the form that changes a window in time and its states."""
     kept = _act_fields(name, _beside_window(act, scope.fields))
     choices = _choices(act, scope)
     return {
-        "local": scope.fields.local(asked.reader.zone),
-        "is_chosen_anew": bool(asked.given("changed")),
+        "local": scope.fields.local(request.reader.zone),
+        "is_chosen_anew": bool(request.given("changed")),
         "times": "act.times_created"
         if act.command is CommandName.SKIP
         else "act.times"
@@ -412,27 +412,29 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
         else "",
         "presets": [
             (
-                texts.say("act.last", asked.reader.language, count=span // timedelta(hours=1)),
+                texts.say("act.last", request.reader.language, count=span // timedelta(hours=1)),
                 _preview_path([*kept, (PREFIX + "since", (now - span).isoformat()), *choices]),
             )
             for span in PRESETS
         ],
         "states": [
-            (state, _kind(asked, state), state in scope.states)
+            (state, _kind(request, state), state in scope.states)
             for state in (RECOVERABLE if act.chooses_states else ())
             if state != State.DELIVERED
         ],
     }
 
 
-def _beside(asked: Asked, act: MassAct, scope: Scope, preview: Preview) -> list[tuple[str, str, str, bool]]:
+def _beside(
+    request: Request, act: MassAct, scope: Scope, preview: ActPreview
+) -> list[tuple[str, str, str, bool]]:
     """Return what is asked for apart: a field, its value, the words for it, and whether it is chosen.
 
     The field is empty where there is no choice, and it is only said.
     """
-    language = asked.reader.language
+    language = request.reader.language
     count, failing = (
-        _shown(asked, each, preview.has_more) for each in (preview.last_attempts, preview.failing)
+        _shown(request, each, preview.has_more) for each in (preview.last_attempts, preview.failing)
     )
     merchants = preview.failing_merchants
     offered = [
@@ -461,31 +463,32 @@ def _beside(asked: Asked, act: MassAct, scope: Scope, preview: Preview) -> list[
     ]
 
 
-def _is_chosen_anew(asked: Asked) -> bool:
+def _is_chosen_anew(request: Request) -> bool:
     """Tell whether the form's times or states are others than those that were counted."""
-    if NEW + "since" not in asked.form:
+    if NEW + "since" not in request.form:
         return False  # it was not given by the preview's form
-    zone = asked.reader.zone
+    zone = request.reader.zone
     times_differ = any(
-        instant(field, asked.entered(NEW + field), zone) != instant(field, asked.entered(SHOWN + field), zone)
+        instant(field, request.entered(NEW + field), zone)
+        != instant(field, request.entered(SHOWN + field), zone)
         for field in ("since", "until")
     )
     return times_differ or any(
-        set(asked.form.get(NEW + field, ())) != set(asked.form.get(field, ())) for field in CHOICES
+        set(request.form.get(NEW + field, ())) != set(request.form.get(field, ())) for field in CHOICES
     )
 
 
-def _recounted(asked: Asked, name: str, act: MassAct, fields: FilterFields) -> str:
+def _recounted(request: Request, name: str, act: MassAct, fields: FilterFields) -> str:
     """Return the path of the preview of what is chosen anew: nothing is done that was not counted before."""
-    times = ((PREFIX + field, asked.entered(NEW + field)) for field in ("since", "until"))
-    choices = [(field, value) for field in CHOICES for value in asked.form.get(NEW + field, ())]
-    changed = [] if asked.entered("again") else [("changed", "yes")]
+    times = ((PREFIX + field, request.entered(NEW + field)) for field in ("since", "until"))
+    choices = [(field, value) for field in CHOICES for value in request.form.get(NEW + field, ())]
+    changed = [] if request.entered("again") else [("changed", "yes")]
     kept = _act_fields(name, _beside_window(act, fields))
     return _preview_path([*kept, *(pair for pair in times if pair[1]), *choices, *changed])
 
 
-def _chosen(asked: Asked, ticked: Sequence[str]) -> list[UUID]:
-    language = asked.reader.language
+def _chosen(request: Request, ticked: Sequence[str]) -> list[UUID]:
+    language = request.reader.language
     chosen = list(dict.fromkeys(event_ids(ticked)))
     if not chosen:
         raise ActRefused(texts.say("act.none_ticked", language))
@@ -498,17 +501,17 @@ def _preview_path(pairs: Sequence[tuple[str, str]]) -> str:
     return f"/deliveries/act?{urlencode(pairs)}"
 
 
-def _kind(asked: Asked, kind: str) -> str:
+def _kind(request: Request, kind: str) -> str:
     """Write a state that a command knows; `skipped` is one of them there."""
-    return label(asked.reader, "failed_reason" if kind == FailedReason.SKIPPED else "state", kind)
+    return label(request.reader, "failed_reason" if kind == FailedReason.SKIPPED else "state", kind)
 
 
-def _shown(asked: Asked, count: int, has_more: bool) -> str:
+def _shown(request: Request, count: int, has_more: bool) -> str:
     """Write a number that was counted; with a plus where there may be more."""
-    text = counted(asked.reader, count, MAX_COUNTED)
+    text = counted(request.reader, count, MAX_COUNTED)
     return f"{text}+" if has_more and count <= MAX_COUNTED else text
 
 
-def _refused(name: str, text: str, back: str) -> Shown:
+def _refused(name: str, text: str, back: str) -> Page:
     key = f"act.{name}" if name in TICKED or name in MASS else "act.unknown"
-    return Shown("act.html", {"key": key, "refused": text, "back": back}, 422)
+    return Page("act.html", {"key": key, "refused": text, "back": back}, 422)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
+from webhook_dispatcher.console.calls import HttpError, Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import MAX_FIELD, said
 from webhook_dispatcher.console.reader import Reader
@@ -37,7 +37,7 @@ _SAID = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommandLine:
     """A command in the list."""
 
     row: CommandRow
@@ -56,10 +56,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """Some of a list; next, looked_back_to: as of `storage.console.commands.CommandPage`."""
 
-    rows: Sequence[Line] | Sequence[Change]
+    rows: Sequence[CommandLine] | Sequence[Change]
     next: str | None = None
     looked_back_to: datetime | None = None
 
@@ -75,12 +75,12 @@ class Fields:
     by: str = ""
 
     @classmethod
-    def of(cls, asked: Asked) -> "Fields":
+    def of(cls, request: Request) -> "Fields":
         """Read them from a query; of changes only the merchant can be asked for."""
-        merchant = asked.given("merchant")[:MAX_FIELD]
-        if asked.given("view") == "changes":
+        merchant = request.given("merchant")[:MAX_FIELD]
+        if request.given("view") == "changes":
             return cls(view="changes", merchant=merchant)
-        named = {name: asked.given(name)[:MAX_FIELD] for name in ("command", "status", "by")}
+        named = {name: request.given(name)[:MAX_FIELD] for name in ("command", "status", "by")}
         return cls(merchant=merchant, **named)
 
     @property
@@ -106,67 +106,67 @@ class CommandPages:
     actions: Actions
     clock: Clock
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show the list: commands, or what was changed."""
-        wanted = Fields.of(asked)
+        wanted = Fields.of(request)
         try:
-            page = await (self._changes if wanted.view else self._given)(asked, wanted)
+            page = await (self._changes if wanted.view else self._given)(request, wanted)
         except FilterRefused as error:
-            return _list(asked, wanted, Page([]), refused=said(asked, error, LABELS))
-        return _list(asked, wanted, page)
+            return _list(request, wanted, ListPage([]), refused=said(request, error, LABELS))
+        return _list(request, wanted, page)
 
-    async def _given(self, asked: Asked, filled: Fields) -> Page:
+    async def _given(self, request: Request, filled: Fields) -> ListPage:
         wanted = CommandFilter(
             command=filled.command or None,
             status=filled.status or None,
             merchant_id=filled.merchant or None,
             requested_by=filled.by or None,
         )
-        page = await self.commands.list(asked.key, wanted, asked.given("after") or None)
+        page = await self.commands.list(request.key, wanted, request.given("after") or None)
         lines = [
-            Line(row, acting.shown_status(row, asked.reader), acting.came_of(row, asked.reader))
+            CommandLine(row, acting.shown_status(row, request.reader), acting.came_of(row, request.reader))
             for row in page.commands
         ]
-        return Page(lines, page.next, page.looked_back_to)
+        return ListPage(lines, page.next, page.looked_back_to)
 
-    async def _changes(self, asked: Asked, filled: Fields) -> Page:
-        page = await self.commands.audit(asked.key, filled.merchant or None, asked.given("after") or None)
-        return Page([_change(row, asked.reader) for row in page.entries], page.next)
+    async def _changes(self, request: Request, filled: Fields) -> ListPage:
+        page = await self.commands.audit(request.key, filled.merchant or None, request.given("after") or None)
+        return ListPage([_change(row, request.reader) for row in page.entries], page.next)
 
-    async def show_one(self, asked: Asked) -> Answer:
+    async def show_one(self, request: Request) -> Response:
         """Show one command, and which deliveries it sent again."""
-        number = acting.wanted_number(asked.parameters["command"])
-        if (command := await self.commands.get(asked.key, number)) is None:
-            raise Refused(404, "no_command")
-        only_failed = asked.given("only") == "failed"
+        number = acting.wanted_number(request.parameters["command"])
+        if (command := await self.commands.get(request.key, number)) is None:
+            raise HttpError(404, "no_command")
+        only_failed = request.given("only") == "failed"
         events = None
         if command.has_events:
             try:
-                after = asked.given("after") or None
-                events = await self.commands.events(asked.key, command.id, only_failed, after)
+                after = request.given("after") or None
+                events = await self.commands.events(request.key, command.id, only_failed, after)
             except FilterRefused:
-                events = await self.commands.events(asked.key, command.id, only_failed)
+                events = await self.commands.events(request.key, command.id, only_failed)
         path = f"/commands/{command.id}"
         only = {"only": "failed"} if only_failed else {}
         facts = {
-            "said": _said(asked.given("said")),
+            "said": _said(request.given("said")),
             "command": command,
-            "shown": acting.shown_status(command, asked.reader),
+            "shown": acting.shown_status(command, request.reader),
             "is_final": acting.is_final(command),
             "is_stoppable": command.command in acting.MASS_COMMANDS and not acting.is_final(command),
-            "came_of_it": acting.came_of(command, asked.reader),
+            "came_of_it": acting.came_of(command, request.reader),
             "is_moving": not acting.is_final(command) or self._may_settle(command),
             "progress": acting.progress_of(command),
-            "args": acting.worded(command.args, asked.reader),
-            "result": acting.worded(command.result, asked.reader),
+            "args": acting.worded(command.args, request.reader),
+            "result": acting.worded(command.result, request.reader),
             "events": events,
             "only_failed": only_failed,
-            "here": with_query(path, {**only, "after": asked.given("after")}),
+            "here": with_query(path, {**only, "after": request.given("after")}),
             "all_path": path,
             "failed_path": with_query(path, {"only": "failed"}),
             "next_page": with_query(path, {**only, "after": events.next}) if events and events.next else None,
         }
-        return Shown("command.html", facts)
+        return Page("command.html", facts)
 
     def _may_settle(self, command: CommandRow) -> bool:
         """Tell whether events of a command that has ended may still be under way."""
@@ -174,21 +174,21 @@ class CommandPages:
             return False
         return datetime.fromtimestamp(self.clock.unix(), UTC) - command.handled_at < SETTLING
 
-    async def withdraw(self, asked: Asked) -> Answer:
+    async def withdraw(self, request: Request) -> Response:
         """Take back a command that nobody has taken up."""
-        number = acting.wanted_number(asked.parameters["command"])
-        is_done = await self.actions.withdraw_command(asked.key, number)
-        return Moved(f"/commands/{number}?said={'withdrawn' if is_done else 'not_withdrawn'}")
+        number = acting.wanted_number(request.parameters["command"])
+        is_done = await self.actions.withdraw_command(request.key, number)
+        return Redirect(f"/commands/{number}?said={'withdrawn' if is_done else 'not_withdrawn'}")
 
-    async def stop(self, asked: Asked) -> Answer:
+    async def stop(self, request: Request) -> Response:
         """End a mass command after its chunk."""
-        number = acting.wanted_number(asked.parameters["command"])
-        is_done = await self.actions.stop_command(asked.key, number)
-        return Moved(f"/commands/{number}?said={'stopped' if is_done else 'not_stopped'}")
+        number = acting.wanted_number(request.parameters["command"])
+        is_done = await self.actions.stop_command(request.key, number)
+        return Redirect(f"/commands/{number}?said={'stopped' if is_done else 'not_stopped'}")
 
 
-def _list(asked: Asked, filled: Fields, page: Page, refused: str = "") -> Shown:
-    given = asked.given("given")
+def _list(request: Request, filled: Fields, page: ListPage, refused: str = "") -> Page:
+    given = request.given("given")
     is_number = given.isascii() and given.isdecimal() and len(given) < 6
     kept, of_merchant = filled.pairs, {"merchant": filled.merchant}
     facts = {
@@ -198,16 +198,16 @@ def _list(asked: Asked, filled: Fields, page: Page, refused: str = "") -> Shown:
         "rows": page.rows,
         "looked_back_to": page.looked_back_to,
         "refused": refused,
-        "is_live": not asked.given("after"),
+        "is_live": not request.given("after"),
         "here": with_query("/commands", kept),
         "given_path": with_query("/commands", of_merchant),
         "changes_path": with_query("/commands", {"view": "changes", **of_merchant}),
-        "is_later_page": bool(asked.given("after")),
+        "is_later_page": bool(request.given("after")),
         "first_page": with_query("/commands", kept),
         "next_page": with_query("/commands", {**kept, "after": page.next}) if page.next else None,
         "said": Said("good", "act.given", {"count": int(given)}) if is_number else None,
     }
-    return Shown("commands.html", facts, 422 if refused else 200)
+    return Page("commands.html", facts, 422 if refused else 200)
 
 
 def _change(row: AuditRow, reader: Reader) -> Change:

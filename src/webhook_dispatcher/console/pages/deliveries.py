@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages.acts import MASS, hindrance
 from webhook_dispatcher.console.pages.filters import ENDED, FieldRefused, FilterFields, said
 from webhook_dispatcher.console.rendering import with_query
@@ -32,31 +32,31 @@ class DeliveryLog:
     deliveries: Deliveries
     merchants: Merchants
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show one page. A filter that cannot be is refused in words, with the form as it was filled in."""
-        fields, after = FilterFields.of(asked), asked.given("after") or None
-        if (meant := fields.with_offsets(asked.reader.zone)) != fields:
+        fields, after = FilterFields.of(request), request.given("after") or None
+        if (meant := fields.with_offsets(request.reader.zone)) != fields:
             # A link that is sent to somebody in another zone means the same there.
-            return Moved(with_query("/deliveries", {**dict(meant.pairs), "after": after}))
+            return Redirect(with_query("/deliveries", {**dict(meant.pairs), "after": after}))
         page: DeliveryPage | None = None
         refused, is_by_end = "", False
         try:
-            wanted = fields.wanted(asked.reader.zone)
+            wanted = fields.wanted(request.reader.zone)
             is_by_end = wanted.is_by_end
-            page = await self.deliveries.list(asked.key, wanted, after, PAGE)
+            page = await self.deliveries.list(request.key, wanted, after, PAGE)
         except (FieldRefused, FilterRefused) as error:
-            refused = said(asked, error)
+            refused = said(request, error)
         is_empty = page is not None and not page.deliveries and not page.next
-        unknown = bool(fields.merchant) and is_empty and await self._is_unknown(asked, fields.merchant)
+        unknown = bool(fields.merchant) and is_empty and await self._is_unknown(request, fields.merchant)
         given = dict(fields.pairs)
-        mass = [_button(asked, name, fields) for name in MASS]
+        mass = [_button(request, name, fields) for name in MASS]
         facts: Mapping[str, object] = {
             "filter": fields,
-            "shown": fields.local(asked.reader.zone),
+            "shown": fields.local(request.reader.zone),
             "shows_end": fields.state == State.FAILED or (fields.time == ENDED and "time" in given),
             "is_by_end": is_by_end,
             "mass": mass,
-            "hindrances": _hindrances(asked, mass),
+            "hindrances": _hindrances(request, mass),
             "is_filtered": bool(given),
             "event_types": EVENT_TYPES,
             "page": page,
@@ -66,23 +66,23 @@ class DeliveryLog:
             "first_page": with_query("/deliveries", given),
             "next_page": with_query("/deliveries", {**given, "after": page.next if page else None}),
         }
-        return Shown("deliveries.html", facts, 422 if refused else 200)
+        return Page("deliveries.html", facts, 422 if refused else 200)
 
-    async def _is_unknown(self, asked: Asked, merchant_id: str) -> bool:
+    async def _is_unknown(self, request: Request, merchant_id: str) -> bool:
         """Tell whether there is no such merchant: it is mistyped, perhaps."""
-        return await self.merchants.get(asked.key, merchant_id) is None
+        return await self.merchants.get(request.key, merchant_id) is None
 
 
-def _button(asked: Asked, name: str, fields: FilterFields) -> MassButton:
-    return MassButton(name, MASS[name].is_destructive, hindrance(asked, name, fields))
+def _button(request: Request, name: str, fields: FilterFields) -> MassButton:
+    return MassButton(name, MASS[name].is_destructive, hindrance(request, name, fields))
 
 
-def _hindrances(asked: Asked, buttons: Sequence[MassButton]) -> Mapping[str, str]:
+def _hindrances(request: Request, buttons: Sequence[MassButton]) -> Mapping[str, str]:
     """Say each reason once, with the names of what it keeps from being done."""
     named: dict[str, list[str]] = {}
     for button in buttons:
         if button.why_not:
             named.setdefault(button.why_not, []).append(
-                texts.say(f"act.{button.name}", asked.reader.language)
+                texts.say(f"act.{button.name}", request.reader.language)
             )
     return {why: ", ".join(names) for why, names in named.items()}

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from webhook_dispatcher import __version__
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
+from webhook_dispatcher.console.calls import HttpError, Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.pages.sentences import Stretch, sentence
@@ -80,26 +80,26 @@ class DeliveryPages:
     actions: Actions
     rules: explanation.Rules
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show one delivery; of an event that is not there, say what there is to say."""
-        wanted = _wanted(asked)
-        seq = acting.command_number(asked.given("seq"))
+        wanted = _wanted(request)
+        seq = acting.command_number(request.given("seq"))
         # Before the delivery: a command that is done has changed what is read after it.
-        command = await self._command(asked)
-        if (story := await self.stories.get(asked.key, wanted, seq)) is None:
-            unfound = await self.stories.explain_unfound(asked.key, wanted)
-            raise Refused(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
+        command = await self._command(request)
+        if (story := await self.stories.get(request.key, wanted, seq)) is None:
+            unfound = await self.stories.explain_unfound(request.key, wanted)
+            raise HttpError(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
         told = explanation.explain(story.facts, self.rules)
         delivery = story.facts.delivery
         is_moving = (command is not None and not acting.is_final(command)) or _may_end_soon(story)
         facts = {
             "delivery": delivery,
-            "why": [sentence(said, asked.reader) for said in (*told.why, *told.following)],
+            "why": [sentence(said, request.reader) for said in (*told.why, *told.following)],
             "advice": [
-                (sentence(advice.said, asked.reader), _leads_to(advice.action, delivery.merchant_id))
+                (sentence(advice.said, request.reader), _leads_to(advice.action, delivery.merchant_id))
                 for advice in told.advice
             ],
-            "story": [_line(moment, asked.reader) for moment in timeline.build(story.facts, story.around)],
+            "story": [_line(moment, request.reader) for moment in timeline.build(story.facts, story.around)],
             "attempts": story.facts.attempts,
             "by_hand": sum(each.trigger == Trigger.MANUAL for each in story.facts.attempts),
             "payload": payload_of(delivery, story.payload),
@@ -109,37 +109,39 @@ class DeliveryPages:
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
             "command": command,
             "shown": (
-                acting.shown_status(command, asked.reader, _outcome_of(command, story)) if command else None
+                acting.shown_status(command, request.reader, _outcome_of(command, story)) if command else None
             ),
             "is_moving": is_moving,
-            "here": with_query(asked.path, {"seq": asked.given("seq"), "command": asked.given("command")}),
+            "here": with_query(
+                request.path, {"seq": request.given("seq"), "command": request.given("command")}
+            ),
         }
-        return Shown("delivery.html", facts)
+        return Page("delivery.html", facts)
 
-    async def _command(self, asked: Asked) -> CommandRow | None:
+    async def _command(self, request: Request) -> CommandRow | None:
         """Return the command that this page was led to by, if it is about this delivery."""
-        number = acting.command_number(asked.given("command"))
-        command = None if number is None else await self.commands.get(asked.key, number)
-        return command if command is not None and command.event_id == _wanted(asked) else None
+        number = acting.command_number(request.given("command"))
+        command = None if number is None else await self.commands.get(request.key, number)
+        return command if command is not None and command.event_id == _wanted(request) else None
 
-    async def retry(self, asked: Asked) -> Answer:
+    async def retry(self, request: Request) -> Response:
         """Have one more attempt made now."""
-        args: dict[str, object] = {"force": True} if asked.entered("force") == "yes" else {}
-        return await self._give(asked, CommandName.RETRY, args)
+        args: dict[str, object] = {"force": True} if request.entered("force") == "yes" else {}
+        return await self._give(request, CommandName.RETRY, args)
 
-    async def cancel(self, asked: Asked) -> Answer:
+    async def cancel(self, request: Request) -> Response:
         """Give the delivery up."""
-        return await self._give(asked, CommandName.CANCEL, {})
+        return await self._give(request, CommandName.CANCEL, {})
 
-    async def _give(self, asked: Asked, name: CommandName, args: dict[str, object]) -> Answer:
-        wanted = _wanted(asked)
-        number = await self.actions.give_command(asked.key, name, event_id=wanted, args=args)
-        return Moved(with_query(delivery_path(wanted), {"command": number}))
+    async def _give(self, request: Request, name: CommandName, args: dict[str, object]) -> Response:
+        wanted = _wanted(request)
+        number = await self.actions.give_command(request.key, name, event_id=wanted, args=args)
+        return Redirect(with_query(delivery_path(wanted), {"command": number}))
 
 
-def _wanted(asked: Asked) -> UUID:
-    if (found := event_id(asked.parameters["event"])) is None:
-        raise Refused(404, "not_found")
+def _wanted(request: Request) -> UUID:
+    if (found := event_id(request.parameters["event"])) is None:
+        raise HttpError(404, "not_found")
     return found
 
 

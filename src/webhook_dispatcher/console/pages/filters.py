@@ -7,7 +7,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Asked
+from webhook_dispatcher.console.calls import Request
 from webhook_dispatcher.storage.console.deliveries import DeliveryFilter
 from webhook_dispatcher.storage.console.filters import FilterRefused, Refusal
 
@@ -61,14 +61,14 @@ class FilterFields:
     time: str = ""
 
     @classmethod
-    def of(cls, asked: Asked, prefix: str = "") -> "FilterFields":
+    def of(cls, request: Request, prefix: str = "") -> "FilterFields":
         """Read them from a query."""
-        return cls(**{each.name: asked.given(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
+        return cls(**{each.name: request.given(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
 
     @classmethod
-    def entered(cls, asked: Asked, prefix: str) -> "FilterFields":
+    def entered(cls, request: Request, prefix: str) -> "FilterFields":
         """Read them from a form."""
-        return cls(**{each.name: asked.entered(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
+        return cls(**{each.name: request.entered(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -158,9 +158,9 @@ def event_ids(texts_of_ids: Sequence[str]) -> Iterator[UUID]:
             yield found
 
 
-def said(asked: Asked, error: FieldRefused | FilterRefused, labels: Mapping[str, str] = LABELS) -> str:
+def said(request: Request, error: FieldRefused | FilterRefused, labels: Mapping[str, str] = LABELS) -> str:
     """Say what is wrong with a field. labels: what fields are called."""
-    language = asked.reader.language
+    language = request.reader.language
     problem = error.problem if isinstance(error, FieldRefused) else error.refusal
     name = texts.say(labels.get(error.field, "common.details"), language)
     return texts.say("filter.said", language, field=name, problem=texts.say(f"filter.{problem}", language))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from webhook_dispatcher.console.calls import Answer, Asked, Shown
+from webhook_dispatcher.console.calls import Page, Request, Response
 from webhook_dispatcher.console.pages.overview import dispatcher_of
 from webhook_dispatcher.console.pages.sentences import Stretch, sentence
 from webhook_dispatcher.console.reader import Reader
@@ -44,7 +44,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FindingLine:
     """A finding in the reader's words."""
 
     tone: str
@@ -63,19 +63,19 @@ class HealthPage:
     installation: str | None
     settings: Sequence[Setting]
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show what was found, the worst first."""
         before = self.clock.unix()
-        health = await self.healths.get(asked.key)
+        health = await self.healths.get(request.key)
         ahead = timedelta(seconds=(before + self.clock.unix()) / 2 - health.now.timestamp())
         found = sorted(self.findings(health, ahead), key=lambda finding: list(TONES).index(finding.level))
         facts = {
-            "findings": [_line(finding, asked.reader) for finding in found],
-            "dispatchers": [dispatcher_of(row, asked.reader) for row in health.dispatchers],
+            "findings": [_line(finding, request.reader) for finding in found],
+            "dispatchers": [dispatcher_of(row, request.reader) for row in health.dispatchers],
             "chosen": _chosen(health.dispatchers),
             "settings": self.settings,
         }
-        return Shown("health.html", facts)
+        return Page("health.html", facts)
 
     def findings(self, health: Health, ahead: timedelta) -> Iterator[Finding]:
         """Say of each thing how it is. ahead: how far this machine's clock is before the database's."""
@@ -140,8 +140,8 @@ def _dispatcher(row: DispatcherRow) -> DispatcherFacts:
     )
 
 
-def _line(finding: Finding, reader: Reader) -> Line:
-    return Line(
+def _line(finding: Finding, reader: Reader) -> FindingLine:
+    return FindingLine(
         TONES[finding.level],
         label(finding.label, reader.language),
         sentence(finding.said, reader),

@@ -14,7 +14,7 @@ from importlib.resources import files
 import structlog
 
 from webhook_dispatcher.console import names, texts
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
+from webhook_dispatcher.console.calls import HttpError, Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.acts import RECENT
 from webhook_dispatcher.console.pages.filters import event_id
@@ -24,7 +24,7 @@ from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES,
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Secret
-from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated, Rotation
 from webhook_dispatcher.storage.api.held_rotation import when_held
 from webhook_dispatcher.storage.api.new_secrets import NotSealed, store_new_secret
 from webhook_dispatcher.storage.console.actions import Actions
@@ -53,7 +53,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SecretOnce:
     """A secret that is told once. key: of the text beside it."""
 
     key: str
@@ -62,7 +62,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class UrlVerdict:
     """What the guard says of a URL."""
 
     is_good: bool
@@ -84,31 +84,31 @@ class MerchantPages:
             encoding="utf-8"
         )
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show the merchant; one that nothing is known of can be configured."""
-        return await self._page(asked, is_new=asked.given("new") == "yes")
+        return await self._page(request, is_new=request.given("new") == "yes")
 
     async def _page(
         self,
-        asked: Asked,
+        request: Request,
         *,
         problem: str = "",
         entered_url: str | None = None,
-        secret: Told | None = None,
+        secret: SecretOnce | None = None,
         status: int = 200,
         is_new: bool = True,
-    ) -> Shown:
+    ) -> Page:
         """Make the page. is_new: a merchant that nothing is known of is meant."""
-        merchant_id = wanted_merchant(asked)
+        merchant_id = wanted_merchant(request)
         # Before the merchant: a command that is done has changed what is read after it.
-        command = await self._command(asked, merchant_id)
-        merchant = await self._merchants.get(asked.key, merchant_id)
+        command = await self._command(request, merchant_id)
+        merchant = await self._merchants.get(request.key, merchant_id)
         # A key may be there before anything else of the merchant.
-        keys = merchant.api_keys if merchant else await self._merchants.api_keys(asked.key, merchant_id)
+        keys = merchant.api_keys if merchant else await self._merchants.api_keys(request.key, merchant_id)
         is_unknown = merchant is None and not keys and not is_new
         url = entered_url if entered_url is not None else (merchant.url or "" if merchant else "")
         path = merchant_path(merchant_id)
-        said = _SAID.get(asked.given("said"))
+        said = _SAID.get(request.given("said"))
         result = (command.result or {}) if command else {}
         facts = {
             "merchant_id": merchant_id,
@@ -117,13 +117,13 @@ class MerchantPages:
             "like_path": with_query("/merchants", {"prefix": merchant_id[:3]}),
             "has_endpoint": merchant is not None and merchant.has_endpoint,
             "entered_url": url,
-            "verdict": self._verdict(asked, url, merchant) if url else None,
+            "verdict": self._verdict(request, url, merchant) if url else None,
             "problem": problem,
             "secret": secret,
-            "note": texts.say(said, asked.reader.language) if said else "",
+            "note": texts.say(said, request.reader.language) if said else "",
             "command": command,
-            "shown": acting.shown_status(command, asked.reader) if command else None,
-            "test_answer": _tested(command, asked) if command else "",
+            "shown": acting.shown_status(command, request.reader) if command else None,
+            "test_answer": _tested(command, request) if command else "",
             "test_event": event_id(str(result.get("event_id"))),
             "is_moving": command is not None and not acting.is_final(command),
             "here": with_query(path, {"command": command.id if command else None}),
@@ -138,159 +138,163 @@ class MerchantPages:
             "new_client_id": ClientId.from_random(secrets.token_bytes(CLIENT_ID_BYTES), self._shard),
             "snippet": self._snippet,
         }
-        return Shown("merchant.html", facts, 404 if is_unknown else status)
+        return Page("merchant.html", facts, 404 if is_unknown else status)
 
-    async def _command(self, asked: Asked, merchant_id: str) -> CommandRow | None:
+    async def _command(self, request: Request, merchant_id: str) -> CommandRow | None:
         """Return the command that this page was led to by, if it is about this merchant."""
-        number = acting.command_number(asked.given("command"))
-        command = None if number is None else await self._commands.get(asked.key, number)
+        number = acting.command_number(request.given("command"))
+        command = None if number is None else await self._commands.get(request.key, number)
         return command if command is not None and command.merchant_id == merchant_id else None
 
-    def _verdict(self, asked: Asked, url: str, merchant: Merchant | None) -> Verdict:
-        language = asked.reader.language
+    def _verdict(self, request: Request, url: str, merchant: Merchant | None) -> UrlVerdict:
+        language = request.reader.language
         if (fault := self._guard.find_fault(url)) is not None:
-            return Verdict(
-                False, texts.say("merchant.url_refused", language, reason=reason(asked.reader, fault))
+            return UrlVerdict(
+                False, texts.say("merchant.url_refused", language, reason=reason(request.reader, fault))
             )
         good = texts.say("merchant.url_good", language)
         if merchant is not None and merchant.url not in (None, url):
             good = f"{good} {texts.say('merchant.url_other', language)}"
-        return Verdict(True, good)
+        return UrlVerdict(True, good)
 
-    async def judge_url(self, asked: Asked) -> Answer:
+    async def judge_url(self, request: Request) -> Response:
         """Say what the guard says of a URL, while it is typed."""
-        merchant = await self._merchants.get(asked.key, wanted_merchant(asked))
-        url = asked.given("url")
+        merchant = await self._merchants.get(request.key, wanted_merchant(request))
+        url = request.given("url")
         if not url:
-            return Shown("_verdict.html", {"verdict": None})
-        return Shown("_verdict.html", {"verdict": self._verdict(asked, url, merchant)})
+            return Page("_verdict.html", {"verdict": None})
+        return Page("_verdict.html", {"verdict": self._verdict(request, url, merchant)})
 
-    async def configure(self, asked: Asked) -> Answer:
+    async def configure(self, request: Request) -> Response:
         """Change the URL, or configure the merchant with a secret of its own, which is shown once."""
-        merchant_id, url = wanted_merchant(asked), asked.entered("url").strip()
+        merchant_id, url = wanted_merchant(request), request.entered("url").strip()
         if self._guard.find_fault(url) is not None:
-            return await self._page(asked, entered_url=url, status=422)
+            return await self._page(request, entered_url=url, status=422)
         put = self._actions.put_endpoint
         try:
-            result = await put(asked.key, merchant_id, url, None)
-            if result is not Put.NOT_CONFIGURED:
-                return _to(merchant_id, said="url" if result is Put.CHANGED else "same")
+            result = await put(request.key, merchant_id, url, None)
+            if result is not PutOutcome.NOT_CONFIGURED:
+                return _to(merchant_id, said="url" if result is PutOutcome.CHANGED else "same")
             result, secret = await store_new_secret(
                 merchant_id,
                 self._actions.sealing_key,
-                lambda sealed: put(asked.key, merchant_id, url, sealed),
+                lambda sealed: put(request.key, merchant_id, url, sealed),
             )
         except NotSealed as error:
-            return await self._unsealed(asked, error)
+            return await self._unsealed(request, error)
         except StatementRefused as error:
-            return await self._page(asked, problem=self._refusal(asked, error), entered_url=url, status=422)
-        if result is not Put.CREATED:
+            return await self._page(
+                request, problem=self._refusal(request, error), entered_url=url, status=422
+            )
+        if result is not PutOutcome.CREATED:
             # Somebody else configured it just now, with a secret that they have.
             return _to(merchant_id, said="url")
-        return await self._page(asked, secret=Told("merchant.secret_made", secret.revealed.decode()))
+        return await self._page(request, secret=SecretOnce("merchant.secret_made", secret.revealed.decode()))
 
-    async def rotate(self, asked: Asked) -> Answer:
+    async def rotate(self, request: Request) -> Response:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
-        merchant_id = wanted_merchant(asked)
-        chosen = asked.entered("overlap")
+        merchant_id = wanted_merchant(request)
+        chosen = request.entered("overlap")
         (overlap, _), hold = OVERLAPS.get(chosen, OVERLAPS[""]), chosen == HOLD
-        merchant = await self._merchants.get(asked.key, merchant_id)
+        merchant = await self._merchants.get(request.key, merchant_id)
         if merchant is None or merchant.secret_created_at is None:
-            return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
-        if merchant.secret_created_at.isoformat() != asked.entered("created"):
-            at = shown_instant(asked.reader, merchant.now, merchant.secret_created_at, True)
+            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+        if merchant.secret_created_at.isoformat() != request.entered("created"):
+            at = shown_instant(request.reader, merchant.now, merchant.secret_created_at, True)
             return await self._page(
-                asked, problem=self._say(asked, "merchant.secret_again", at=at), status=409
+                request, problem=self._say(request, "merchant.secret_again", at=at), status=409
             )
 
         async def rotate() -> tuple[Rotated, Secret]:
             return await store_new_secret(
                 merchant_id,
                 self._actions.sealing_key,
-                lambda sealed: self._actions.rotate_secret(asked.key, merchant_id, sealed, overlap, hold),
+                lambda sealed: self._actions.rotate_secret(request.key, merchant_id, sealed, overlap, hold),
             )
 
         async def pause() -> None:
-            await self._actions.give_command(asked.key, CommandName.PAUSE, merchant_id=merchant_id)
+            await self._actions.give_command(request.key, CommandName.PAUSE, merchant_id=merchant_id)
 
         try:
             rotated, secret = await when_held(rotate, pause)
         except NotSealed as error:
-            return await self._unsealed(asked, error)
+            return await self._unsealed(request, error)
         except NotHeld:
-            return await self._page(asked, problem=self._say(asked, "merchant.not_held"), status=409)
+            return await self._page(request, problem=self._say(request, "merchant.not_held"), status=409)
         if rotated.result is Rotation.NOT_CONFIGURED:
-            return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
+            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
         key = "merchant.secret_held" if hold else "merchant.secret_made"
-        return await self._page(asked, secret=Told(key, secret.revealed.decode()))
+        return await self._page(request, secret=SecretOnce(key, secret.revealed.decode()))
 
-    async def remove(self, asked: Asked) -> Answer:
+    async def remove(self, request: Request) -> Response:
         """Forget URL and secret."""
-        merchant_id = wanted_merchant(asked)
-        if await self._actions.remove_endpoint(asked.key, merchant_id) is Removal.NOT_CONFIGURED:
-            return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
+        merchant_id = wanted_merchant(request)
+        if await self._actions.remove_endpoint(request.key, merchant_id) is Removal.NOT_CONFIGURED:
+            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
         return _to(merchant_id, said="removed")
 
-    async def test(self, asked: Asked) -> Answer:
+    async def test(self, request: Request) -> Response:
         """Send a test event; the page shows its answer as it comes."""
-        return await self._give(asked, CommandName.TEST_EVENT)
+        return await self._give(request, CommandName.TEST_EVENT)
 
-    async def pause(self, asked: Asked) -> Answer:
+    async def pause(self, request: Request) -> Response:
         """Keep events back, in order."""
-        return await self._give(asked, CommandName.PAUSE)
+        return await self._give(request, CommandName.PAUSE)
 
-    async def resume(self, asked: Asked) -> Answer:
+    async def resume(self, request: Request) -> Response:
         """Send what was kept back, and go on."""
-        return await self._give(asked, CommandName.RESUME)
+        return await self._give(request, CommandName.RESUME)
 
-    async def _give(self, asked: Asked, name: CommandName) -> Answer:
-        merchant_id = wanted_merchant(asked)
+    async def _give(self, request: Request, name: CommandName) -> Response:
+        merchant_id = wanted_merchant(request)
         return _to(
-            merchant_id, command=await self._actions.give_command(asked.key, name, merchant_id=merchant_id)
+            merchant_id, command=await self._actions.give_command(request.key, name, merchant_id=merchant_id)
         )
 
-    async def create_key(self, asked: Asked) -> Answer:
+    async def create_key(self, request: Request) -> Response:
         """Make an API key, whose secret is shown once; its id is the form's, so that it is made once."""
-        merchant_id, name = wanted_merchant(asked), asked.entered("name").strip()
-        client_id = ClientId.parse(asked.entered("client"))
+        merchant_id, name = wanted_merchant(request), request.entered("name").strip()
+        client_id = ClientId.parse(request.entered("client"))
         if client_id is None or client_id.shard != self._shard:
-            raise Refused(422, "malformed")
+            raise HttpError(422, "malformed")
         if not 1 <= len(name) <= MAX_KEY_NAME or not name.isprintable():
-            return await self._page(asked, problem=self._say(asked, "merchant.key_refused"), status=422)
-        known = await self._merchants.api_keys(asked.key, merchant_id)
+            return await self._page(request, problem=self._say(request, "merchant.key_refused"), status=422)
+        known = await self._merchants.api_keys(request.key, merchant_id)
         if any(key.client_id == str(client_id) for key in known):
-            return await self._page(asked, problem=self._say(asked, "merchant.key_again"), status=409)
+            return await self._page(request, problem=self._say(request, "merchant.key_again"), status=409)
         secret = ClientSecret.from_random(secrets.token_bytes(SECRET_BYTES))
         try:
-            await self._actions.create_api_key(asked.key, merchant_id, str(client_id), secret.hash, name)
+            await self._actions.create_api_key(request.key, merchant_id, str(client_id), secret.hash, name)
         except StatementRefused as error:
-            return await self._page(asked, problem=self._refusal(asked, error), status=422)
-        return await self._page(asked, secret=Told("merchant.key_made", secret.revealed, str(client_id)))
+            return await self._page(request, problem=self._refusal(request, error), status=422)
+        return await self._page(
+            request, secret=SecretOnce("merchant.key_made", secret.revealed, str(client_id))
+        )
 
-    async def revoke_key(self, asked: Asked) -> Answer:
+    async def revoke_key(self, request: Request) -> Response:
         """Revoke an API key for good."""
-        merchant_id, client_id = wanted_merchant(asked), asked.entered("client")
-        known = await self._merchants.api_keys(asked.key, merchant_id)
+        merchant_id, client_id = wanted_merchant(request), request.entered("client")
+        known = await self._merchants.api_keys(request.key, merchant_id)
         if all(key.client_id != client_id for key in known):
-            raise Refused(404, "not_found")
-        await self._actions.revoke_api_key(asked.key, client_id)
+            raise HttpError(404, "not_found")
+        await self._actions.revoke_api_key(request.key, client_id)
         return _to(merchant_id, said="revoked")
 
-    async def _unsealed(self, asked: Asked, error: NotSealed) -> Answer:
+    async def _unsealed(self, request: Request, error: NotSealed) -> Response:
         _log.warning("secret.unsealed", reason=str(error))
-        return await self._page(asked, problem=self._say(asked, "merchant.no_key"), status=503)
+        return await self._page(request, problem=self._say(request, "merchant.no_key"), status=503)
 
-    def _say(self, asked: Asked, key: str, **facts: object) -> str:
-        return texts.say(key, asked.reader.language, **facts)
+    def _say(self, request: Request, key: str, **facts: object) -> str:
+        return texts.say(key, request.reader.language, **facts)
 
-    def _refusal(self, asked: Asked, error: StatementRefused) -> str:
-        return self._say(asked, "merchant.id_refused", reason=error.detail)
+    def _refusal(self, request: Request, error: StatementRefused) -> str:
+        return self._say(request, "merchant.id_refused", reason=error.detail)
 
 
-def wanted_merchant(asked: Asked) -> str:
+def wanted_merchant(request: Request) -> str:
     """Return the merchant's id that the path names."""
-    if (merchant_id := names.read(asked.parameters["merchant"])) is None:
-        raise Refused(404, "not_found")
+    if (merchant_id := names.read(request.parameters["merchant"])) is None:
+        raise HttpError(404, "not_found")
     return merchant_id
 
 
@@ -303,18 +307,18 @@ def _recover_path(merchant: Merchant | None) -> str:
     return with_query("/deliveries/act", fields)
 
 
-def _tested(command: CommandRow, asked: Asked) -> str:
+def _tested(command: CommandRow, request: Request) -> str:
     """Say what a test event was answered."""
     result = command.result or {}
     if "outcome" not in result:
         return ""
-    words = [label(asked.reader, "outcome", str(result["outcome"]))]
+    words = [label(request.reader, "outcome", str(result["outcome"]))]
     if result.get("status") is not None:
         words.append(f"HTTP {result['status']}")
     if result.get("reason") is not None:
-        words.append(reason(asked.reader, str(result["reason"])))
+        words.append(reason(request.reader, str(result["reason"])))
     return ": ".join(words)
 
 
-def _to(merchant_id: str, **fields: object) -> Moved:
-    return Moved(with_query(merchant_path(merchant_id), fields))
+def _to(merchant_id: str, **fields: object) -> Redirect:
+    return Redirect(with_query(merchant_path(merchant_id), fields))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
 from webhook_dispatcher.console.names import MAX_ID_LENGTH
 from webhook_dispatcher.console.pages.filters import said
 from webhook_dispatcher.console.rendering import merchant_path, with_query
@@ -22,18 +22,18 @@ class MerchantList:
 
     merchants: Merchants
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show one page."""
-        if asked.given("view") == "keys":
-            return await self._keys(asked)
-        prefix, after = asked.given("prefix"), asked.given("after") or None
-        order = next((each for each in MerchantOrder if each == asked.given("order")), MerchantOrder.ID)
+        if request.given("view") == "keys":
+            return await self._keys(request)
+        prefix, after = request.given("prefix"), request.given("after") or None
+        order = next((each for each in MerchantOrder if each == request.given("order")), MerchantOrder.ID)
         page: MerchantPage | None = None
         refused = ""
         try:
-            page = await self.merchants.list(asked.key, order, prefix, after)
+            page = await self.merchants.list(request.key, order, prefix, after)
         except FilterRefused as error:
-            refused = said(asked, error)
+            refused = said(request, error)
         kept = {"prefix": prefix, "order": "" if order is MerchantOrder.ID else order}
         facts = {
             "page": page,
@@ -46,27 +46,27 @@ class MerchantList:
             "first_page": with_query("/merchants", kept),
             "next_page": with_query("/merchants", {**kept, "after": page.next if page else None}),
         }
-        return Shown("merchants.html", facts, 422 if refused else 200)
+        return Page("merchants.html", facts, 422 if refused else 200)
 
-    async def _keys(self, asked: Asked) -> Answer:
+    async def _keys(self, request: Request) -> Response:
         """Show one page of the API keys of all merchants."""
-        after = asked.given("after") or None
+        after = request.given("after") or None
         page, refused = ApiKeyPage([]), ""
         try:
-            page = await self.merchants.all_api_keys(asked.key, after)
+            page = await self.merchants.all_api_keys(request.key, after)
         except FilterRefused as error:
-            refused = said(asked, error)
+            refused = said(request, error)
         facts = {
             "page": page,
             "refused": refused,
             "is_later_page": after is not None,
             "next_page": with_query("/merchants", {"view": "keys", "after": page.next}),
         }
-        return Shown("api_keys.html", facts, 422 if refused else 200)
+        return Page("api_keys.html", facts, 422 if refused else 200)
 
-    async def open(self, asked: Asked) -> Answer:
+    async def open(self, request: Request) -> Response:
         """Lead to the page of a merchant by its id, also where nothing is known of that merchant yet."""
-        merchant_id = asked.given("merchant")
+        merchant_id = request.given("merchant")
         if not 1 <= len(merchant_id) <= MAX_ID_LENGTH or not merchant_id.isprintable():
-            return Moved("/merchants")
-        return Moved(with_query(merchant_path(merchant_id), {"new": "yes"}))
+            return Redirect("/merchants")
+        return Redirect(with_query(merchant_path(merchant_id), {"new": "yes"}))

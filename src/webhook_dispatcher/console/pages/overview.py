@@ -8,7 +8,7 @@ from functools import partial
 from markupsafe import Markup
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Answer, Asked, Shown
+from webhook_dispatcher.console.calls import Page, Request, Response
 from webhook_dispatcher.console.pages.filters import ENDED
 from webhook_dispatcher.console.plots import Plot, draw, plot_of
 from webhook_dispatcher.console.reader import Reader
@@ -54,7 +54,7 @@ class Hindrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatcher:
+class DispatcherLine:
     """A dispatcher, how it is in a word, and why it is not ready, in the reader's words."""
 
     row: DispatcherRow
@@ -88,19 +88,19 @@ class OverviewPage:
 
     overviews: Overviews
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show everything at once; the page asks for itself again every few seconds."""
-        overview = await self.overviews.get(asked.key)
+        overview = await self.overviews.get(request.key)
         facts = {
-            "figures": _figures(overview, asked.reader),
-            "warnings": _warnings(overview, asked.reader),
+            "figures": _figures(overview, request.reader),
+            "warnings": _warnings(overview, request.reader),
             "attempts": [
-                _attempts(name, rows, asked.reader)
+                _attempts(name, rows, request.reader)
                 for name, rows in (("hour", overview.hour), ("day", overview.day))
             ],
-            "dispatchers": [dispatcher_of(row, asked.reader) for row in overview.dispatchers],
+            "dispatchers": [dispatcher_of(row, request.reader) for row in overview.dispatchers],
         }
-        return Shown("overview.html", facts)
+        return Page("overview.html", facts)
 
 
 def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
@@ -217,13 +217,13 @@ def _warnings(overview: Overview, reader: Reader) -> Sequence[Hindrance]:
     return found
 
 
-def dispatcher_of(row: DispatcherRow, reader: Reader) -> Dispatcher:
+def dispatcher_of(row: DispatcherRow, reader: Reader) -> DispatcherLine:
     """Say in a word how a dispatcher is."""
     if not row.is_alive:
-        return Dispatcher(row, "overview.away", "")
+        return DispatcherLine(row, "overview.away", "")
     if row.is_ready:
-        return Dispatcher(row, "overview.ready", "good")
-    return Dispatcher(row, "overview.not_ready", "bad", [reason(reader, text) for text in row.reasons])
+        return DispatcherLine(row, "overview.ready", "good")
+    return DispatcherLine(row, "overview.not_ready", "bad", [reason(reader, text) for text in row.reasons])
 
 
 def _list(**fields: object) -> str:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages.acting import shown_status
 from webhook_dispatcher.console.pages.filters import said
 from webhook_dispatcher.console.rendering import delivery_path, merchant_path
 from webhook_dispatcher.storage.console.filters import FilterRefused
-from webhook_dispatcher.storage.console.search import Found, Search
+from webhook_dispatcher.storage.console.search import Search, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,20 +16,20 @@ class SearchPage:
 
     search: Search
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show what was found."""
-        text = asked.given("q")
+        text = request.given("q")
         try:
-            found = await self.search.find(asked.key, text)
+            found = await self.search.find(request.key, text)
         except FilterRefused as error:
-            return Shown("search.html", {"query": text, "found": None, "refused": said(asked, error)}, 422)
+            return Page("search.html", {"query": text, "found": None, "refused": said(request, error)}, 422)
         if found.count == 1:
-            return Moved(_only(found))
-        shown = shown_status(found.command, asked.reader) if found.command else None
-        return Shown("search.html", {"query": text, "found": found, "refused": "", "shown": shown})
+            return Redirect(_only(found))
+        shown = shown_status(found.command, request.reader) if found.command else None
+        return Page("search.html", {"query": text, "found": found, "refused": "", "shown": shown})
 
 
-def _only(found: Found) -> str:
+def _only(found: SearchResult) -> str:
     if found.merchants:
         return merchant_path(found.merchants[0].merchant_id)
     if found.key_of is not None:

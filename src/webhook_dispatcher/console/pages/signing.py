@@ -2,74 +2,74 @@
 
 from dataclasses import replace
 
-from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
-from webhook_dispatcher.console.doorkeeper import new_token
-from webhook_dispatcher.console.prover import Prover, TooBusy
+from webhook_dispatcher.console.authenticator import new_token
+from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
+from webhook_dispatcher.console.passwords import PasswordHasher, TooBusy
 from webhook_dispatcher.console.reader import zone_of
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.account import SessionToken, SignInCode, parse_name
 from webhook_dispatcher.domain.password import MAX_CHARACTERS
-from webhook_dispatcher.storage.console.sessions import Outcome, Sessions, SignIn
+from webhook_dispatcher.storage.console.sessions import Sessions, SignIn, SignInOutcome
 
 _REASONS = frozenset({"over", "idle"})
-_REFUSED = SignIn(Outcome.REFUSED)
+_REFUSED = SignIn(SignInOutcome.REFUSED)
 
 
 class Signing:
     """Signs people in by a password or a code, and out. is_by_proxy: a proxy signs them in instead."""
 
-    def __init__(self, sessions: Sessions, prover: Prover, is_by_proxy: bool) -> None:
+    def __init__(self, sessions: Sessions, hasher: PasswordHasher, is_by_proxy: bool) -> None:
         self._sessions = sessions
-        self._prover = prover
+        self._hasher = hasher
         self._is_by_proxy = is_by_proxy
 
-    async def show(self, asked: Asked) -> Answer:
+    async def show(self, request: Request) -> Response:
         """Show the form."""
         if self._is_by_proxy:
-            return Moved("/")
-        why = asked.given("why")
-        return _form(next_page(asked.given("next")), f"sign_in.{why}" if why in _REASONS else None)
+            return Redirect("/")
+        why = request.given("why")
+        return _form(next_page(request.given("next")), f"sign_in.{why}" if why in _REASONS else None)
 
-    async def sign_in(self, asked: Asked) -> Answer:
+    async def sign_in(self, request: Request) -> Response:
         """Begin a session, or say why not."""
         if self._is_by_proxy:
-            return Moved("/")
-        token, code = new_token(), asked.entered("code")
-        onwards = next_page(asked.entered("next"))
+            return Redirect("/")
+        token, code = new_token(), request.entered("code")
+        onwards = next_page(request.entered("next"))
         try:
-            tried = await self._tried(asked, token)
+            tried = await self._tried(request, token)
         except TooBusy:
-            return _form(onwards, "sign_in.busy", asked.entered("name"), status=503)
-        if tried.outcome is Outcome.SIGNED_IN:
-            await self._adopt_zone(token, asked.entered("zone"))
-            return Moved(onwards, begins=token)
-        if tried.outcome is Outcome.REFUSED:
+            return _form(onwards, "sign_in.busy", request.entered("name"), status=503)
+        if tried.outcome is SignInOutcome.SIGNED_IN:
+            await self._adopt_zone(token, request.entered("zone"))
+            return Redirect(onwards, begins=token)
+        if tried.outcome is SignInOutcome.REFUSED:
             key = "sign_in.code_refused" if code else "sign_in.refused"
-            return _form(onwards, key, asked.entered("name"), is_code=bool(code), status=403)
-        wait = amounts.span(tried.retry_after, asked.reader.language) if tried.retry_after else ""
+            return _form(onwards, key, request.entered("name"), is_code=bool(code), status=403)
+        wait = amounts.span(tried.retry_after, request.reader.language) if tried.retry_after else ""
         return _form(
             onwards,
             f"sign_in.{tried.outcome}",
-            asked.entered("name"),
+            request.entered("name"),
             is_code=bool(code),
-            status=429 if tried.outcome is Outcome.LOCKED else 403,
+            status=429 if tried.outcome is SignInOutcome.LOCKED else 403,
             wait=wait,
         )
 
-    async def _tried(self, asked: Asked, token: SessionToken) -> SignIn:
-        if typed := asked.entered("code"):
+    async def _tried(self, request: Request, token: SessionToken) -> SignIn:
+        if typed := request.entered("code"):
             code = SignInCode.parse(typed)
             # A text that cannot be a code is counted as a wrong one: the database knows no code of this hash.
             code_hash = b"" if code is None else code.hash
-            return await self._sessions.sign_in_by_code(code_hash, token.hash, asked.browser)
-        name, password = parse_name(asked.entered("name")) or "", asked.entered("password")
+            return await self._sessions.sign_in_by_code(code_hash, token.hash, request.browser)
+        name, password = parse_name(request.entered("name")) or "", request.entered("password")
         if len(password) > MAX_CHARACTERS:
             password = ""
-        if (wait := await self._sessions.wait(name, asked.browser)) is not None:
-            return SignIn(Outcome.LOCKED, wait)
+        if (wait := await self._sessions.wait(name, request.browser)) is not None:
+            return SignIn(SignInOutcome.LOCKED, wait)
         parameters = await self._sessions.parameters(name)
-        proof = await self._prover.prove(password, parameters, asked.browser.address)
-        return await self._sessions.sign_in(name, proof, token.hash, asked.browser)
+        proof = await self._hasher.prove(password, parameters, request.browser.address)
+        return await self._sessions.sign_in(name, proof, token.hash, request.browser)
 
     async def _adopt_zone(self, token: SessionToken, zone: str) -> None:
         """Take the browser's time zone over for who has chosen none."""
@@ -77,10 +77,10 @@ class Signing:
         if person is not None and person.preferences.time_zone is None and zone_of(zone) is not None:
             await self._sessions.prefer(token.hash, replace(person.preferences, time_zone=zone))
 
-    async def sign_out(self, asked: Asked) -> Answer:
+    async def sign_out(self, request: Request) -> Response:
         """End the session."""
-        await self._sessions.sign_out(asked.key)
-        return Moved("/sign-in", ends=True)
+        await self._sessions.sign_out(request.key)
+        return Redirect("/sign-in", ends=True)
 
 
 def next_page(text: str) -> str:
@@ -97,7 +97,7 @@ def _form(
     is_code: bool = False,
     status: int = 200,
     **problem_facts: object,
-) -> Shown:
+) -> Page:
     facts = {
         "next": onwards,
         "problem": problem,
@@ -105,4 +105,4 @@ def _form(
         "name": name,
         "is_code": is_code,
     }
-    return Shown("sign_in.html", facts, status)
+    return Page("sign_in.html", facts, status)

@@ -16,7 +16,7 @@ from webhook_dispatcher.dispatch.control.mass_command import (
 )
 from webhook_dispatcher.domain.command import Recover, malformed_progress
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.mass_command import Found, MadeDue
+from webhook_dispatcher.domain.mass_command import MadeDue, Matches
 from webhook_dispatcher.domain.ports import CommandTransaction
 
 _log = structlog.get_logger()
@@ -69,7 +69,7 @@ class RecoveryProgress:
         """Return how many matched so far."""
         return sum(self.matched.values())
 
-    def with_look(self, found: Found) -> Self:
+    def with_look(self, found: Matches) -> Self:
         """Return the progress after a look."""
         matched = dict(self.matched)
         for kind in found.kinds:
@@ -120,12 +120,12 @@ class Recovery:
         recovered = after.recovered + len(made_due.seqs)
         return Chunk(replace(after, recovered=recovered), made_due.heads, made_due.seqs)
 
-    async def _find(self, transaction: CommandTransaction, progress: RecoveryProgress, limit: int) -> Found:
+    async def _find(self, transaction: CommandTransaction, progress: RecoveryProgress, limit: int) -> Matches:
         if progress.phase is Phase.WAITING:
             return await transaction.find_waiting(self._command, progress.reached, limit)
         return await transaction.find_finished(self._command, progress.reached, limit)
 
-    async def _make_due(self, transaction: CommandTransaction, phase: Phase, found: Found) -> MadeDue:
+    async def _make_due(self, transaction: CommandTransaction, phase: Phase, found: Matches) -> MadeDue:
         if phase is Phase.WAITING:
             return await transaction.run_all_now(found)
         return await transaction.reopen_all(found)

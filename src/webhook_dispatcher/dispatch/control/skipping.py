@@ -14,7 +14,7 @@ from webhook_dispatcher.dispatch.control.mass_command import (
 )
 from webhook_dispatcher.domain.command import Skip
 from webhook_dispatcher.domain.event import FailedReason, State
-from webhook_dispatcher.domain.mass_command import Found
+from webhook_dispatcher.domain.mass_command import Matches
 from webhook_dispatcher.domain.ports import CommandTransaction
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -46,7 +46,7 @@ class SkipProgress:
         """Return how many were skipped; there is no limit."""
         return self.skipped
 
-    def with_look(self, found: Found) -> Self:
+    def with_look(self, found: Matches) -> Self:
         """Return the progress after a look."""
         reached = None if found.is_over else found.reached
         return replace(self, passed=self.passed + found.looked, reached=reached)

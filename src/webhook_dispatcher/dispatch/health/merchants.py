@@ -204,7 +204,7 @@ def suspect_slots(limit: int) -> int:
     return max(1, limit // SUSPECTS_ONE_IN)
 
 
-class Shown(NamedTuple):
+class AttemptResult(NamedTuple):
     """One attempt.
 
     started: clock reading in seconds. mark: how it failed; None: it was answered.
@@ -219,10 +219,10 @@ class _Sample:
     """The latest first attempt at each of the SAMPLE origins that were tried last."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, Shown] = {}
+        self._latest: dict[str, AttemptResult] = {}
         self._oldest_first: list[tuple[float, str]] = []  # a heap; outdated entries are skipped when popped
 
-    def add(self, origin: str, shown: Shown) -> None:
+    def add(self, origin: str, shown: AttemptResult) -> None:
         """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
         if shown.mark is not None:
             self._move(shown.merchant_id, origin)
@@ -261,7 +261,7 @@ class _Sample:
         self._latest = {origin: shown for origin, shown in self._latest.items() if shown.mark != mark}
         self._rebuild()
 
-    def alike(self, mark: str, since: float) -> list[Shown]:
+    def alike(self, mark: str, since: float) -> list[AttemptResult]:
         """Return the attempts since then that have a mark, if nearly all have it; else none."""
         latest = [shown for shown in self._latest.values() if shown.started >= since]
         alike = [shown for shown in latest if shown.mark == mark]
@@ -326,18 +326,18 @@ class Evidence:
             self._working.learn(merchant_id, now) if is_accepted else self._working.knows(merchant_id, now)
         )
         if is_first and worked:
-            shown = Shown(started, None, merchant_id)
+            shown = AttemptResult(started, None, merchant_id)
             self._sample.add(origin, shown)
             if is_fresh:
                 self._names.add(origin, shown)
 
-    def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[Shown]:
+    def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[AttemptResult]:
         """Learn that a first attempt failed with a mark; return all that have it, if nearly all have it."""
         now = self._clock.elapsed()
         if not self._working.knows(merchant_id, now):
             return []
         sample = self._names if mark.endswith(NO_ADDRESS) else self._sample
-        sample.add(origin, Shown(started, mark, merchant_id))
+        sample.add(origin, AttemptResult(started, mark, merchant_id))
         return sample.alike(mark, now - WINDOW)
 
     def forget(self, mark: str) -> None:

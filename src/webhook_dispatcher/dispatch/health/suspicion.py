@@ -24,7 +24,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, WINDOW, Evidence, RecentMerchants, Shown
+from webhook_dispatcher.dispatch.health.merchants import (
+    NO_ADDRESS,
+    WINDOW,
+    AttemptResult,
+    Evidence,
+    RecentMerchants,
+)
 from webhook_dispatcher.domain.clock import Clock
 
 MAX_SUSPICION = 60.0
@@ -174,7 +180,7 @@ class Suspicions:
         hold = min(max(MIN_HOLD, now - first), MAX_HOLD)
         self._holds[merchant_id] = _Hold(suspicion, now, now + hold)
 
-    def _begin(self, mark: str, alike: Sequence[Shown], now: float) -> None:
+    def _begin(self, mark: str, alike: Sequence[AttemptResult], now: float) -> None:
         since = max(shown.started for shown in alike)
         self._suspicions[mark] = _Suspicion(
             mark, since, now, shown=dict.fromkeys([shown.merchant_id for shown in alike], now)

@@ -25,7 +25,7 @@ _TOO_MANY = "WH409"
 """What own_command() raises of its own."""
 
 
-class Put(StrEnum):
+class PutOutcome(StrEnum):
     """What became of a merchant's URL. KEY_IS_OLD: seal with the current public half, and ask again."""
 
     CREATED = "created"
@@ -50,7 +50,7 @@ class Removal(StrEnum):
     NOT_CONFIGURED = "not_configured"
 
 
-class Gave(StrEnum):
+class CommandOutcome(StrEnum):
     """What became of a command that a merchant gave. TOO_MANY: of its commands have not ended."""
 
     GIVEN = "given"
@@ -91,10 +91,10 @@ class Rotated:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenCommand:
+class NewCommand:
     """A command as it was taken; id: None where it was not."""
 
-    result: Gave
+    result: CommandOutcome
     id: int | None = None
 
 
@@ -135,10 +135,10 @@ class Endpoints:
         rows = await self._rows("read_current_sealing_key")
         return SealingKey(rows[0]["key_id"], rows[0]["public_half"]) if rows else None
 
-    async def put(self, token: bytes, url: str, sealed: SealedSecret | None) -> Put:
+    async def put(self, token: bytes, url: str, sealed: SealedSecret | None) -> PutOutcome:
         """Configure the merchant with this secret, or change the URL alone; the same URL writes nothing."""
         row = await self._change("own_put_endpoint", token, url, *_columns(sealed))
-        return Put(row["result"])
+        return PutOutcome(row["result"])
 
     async def rotate(
         self, token: bytes, sealed: SealedSecret, overlap: timedelta | None, hold: bool = False
@@ -160,10 +160,10 @@ class Endpoints:
         event_id: UUID | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> GivenCommand:
+    ) -> NewCommand:
         """Give a command: `retry` takes `event_id`, `retry_failed` both `since` and `until`."""
         row = await self._change("own_command", token, command, event_id, since, until)
-        return GivenCommand(Gave(row["result"]), row.get("id"))
+        return NewCommand(CommandOutcome(row["result"]), row.get("id"))
 
     async def command(self, token: bytes, command_id: int) -> OwnCommand | None:
         """Return what became of a command; None where it is not the merchant's. TokenEnded."""
@@ -180,7 +180,7 @@ class Endpoints:
         except StatementRefused as error:
             if error.sqlstate != _TOO_MANY:
                 raise
-            return {"result": Gave.TOO_MANY}
+            return {"result": CommandOutcome.TOO_MANY}
         return row
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:

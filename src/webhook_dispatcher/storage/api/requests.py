@@ -31,7 +31,7 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBefore:
+class KeptCommand:
     """A command that a request gave, and the language in which it is answered."""
 
     id: int
@@ -47,7 +47,7 @@ class KnownRequest:
 
     body_hash: bytes
     answer: KeptAnswer | None = None
-    command: GivenBefore | None = None
+    command: KeptCommand | None = None
     asked_for: timedelta | None = None
 
 
@@ -128,5 +128,5 @@ def _known(row: asyncpg.Record) -> KnownRequest | None:
     if row["answer"] is not None:
         return KnownRequest(row["body_hash"], KeptAnswer(row["status"], row["language"], row["answer"]))
     if row["command_id"] is not None:
-        return KnownRequest(row["body_hash"], command=GivenBefore(row["command_id"], row["language"]))
+        return KnownRequest(row["body_hash"], command=KeptCommand(row["command_id"], row["language"]))
     return KnownRequest(row["body_hash"], asked_for=timedelta(seconds=max(0.0, row["seconds_left"])))

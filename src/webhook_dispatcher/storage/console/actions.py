@@ -13,7 +13,7 @@ from uuid import UUID
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated
+from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated
 from webhook_dispatcher.storage.console.database import ask
 from webhook_dispatcher.storage.statements import load
 
@@ -33,13 +33,13 @@ class Actions:
 
     async def put_endpoint(
         self, session_hash: bytes, merchant_id: str, url: str, sealed: SealedSecret | None
-    ) -> Put:
+    ) -> PutOutcome:
         """Configure a merchant with this secret, or change the URL alone; the same URL writes nothing.
 
         StatementRefused: no event can be of such a merchant.
         """
         row = await self._row("put_endpoint", session_hash, merchant_id, url, *_columns(sealed))
-        return Put(row["result"])
+        return PutOutcome(row["result"])
 
     async def rotate_secret(
         self,

@@ -62,7 +62,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfound:
+class NotFound:
     """What there is to say of an event that is not found: kept_since, and which commands were about it."""
 
     kept_since: date | None
@@ -92,10 +92,10 @@ class Stories:
             others=[row["seq"] for row in found if row["seq"] != delivery.seq],
         )
 
-    async def explain_unfound(self, session: bytes, event_id: UUID) -> Unfound:
+    async def explain_unfound(self, session: bytes, event_id: UUID) -> NotFound:
         """Return what there is to say of an event that `get` did not find."""
         [kept] = await self._ask("show_kept", session)
-        return Unfound(**kept, commands=await self._commands(session, event_id))
+        return NotFound(**kept, commands=await self._commands(session, event_id))
 
     async def _gather(self, session: bytes, delivery: DeliveryFacts) -> EventFacts:
         merchant = delivery.merchant_id

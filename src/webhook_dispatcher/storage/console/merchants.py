@@ -66,7 +66,7 @@ class MerchantOrder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LastFailure:
     """What came of a failing merchant's latest attempt that failed, and how much waits for a retry.
 
     event_id and the three after it are None where the attempt is no longer in the log. reason: for operators'
@@ -105,7 +105,7 @@ class MerchantRow:
     oldest_waiting_at: datetime | None
     failed: int
     volume: int | None = None
-    failure: Failure | None = None
+    failure: LastFailure | None = None
 
     def state(self, now: datetime) -> MerchantState:
         """Say how it fares; now: of the page it is from."""
@@ -357,7 +357,7 @@ class Merchants:
             row["merchant_id"]: at if (at := row["place_at"]) < now else now - FAILING_WITHIN for row in found
         }
         failures = {
-            row.pop("merchant_id"): Failure(**row)
+            row.pop("merchant_id"): LastFailure(**row)
             for row in await self._ask("show_failures", session, [*since], [*since.values()], MAX_WAITING + 1)
         }
         return [replace(row, failure=failures[row.merchant_id]) for row in rows]

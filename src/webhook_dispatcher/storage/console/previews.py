@@ -20,7 +20,7 @@ _STATEMENTS = {**load("console_previews"), "show_numbers": load("console_deliver
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class ActPreview:
     """How many deliveries a mass command would be about.
 
     kinds: by state, or `skipped`. merchants: of a command about all, those with most.
@@ -56,7 +56,7 @@ class Previews:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> Preview:
+    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> ActPreview:
         """Count what a recovery would send. with_platform: also the platform's, where nobody is named."""
         [numbers] = await self._ask("show_numbers", session, None, wanted.until)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
@@ -67,16 +67,16 @@ class Previews:
         else:
             found = *place, *kinds, with_platform, *left_out
             rows = await self._ask("show_recovery", session, *found, MERCHANTS_SHOWN)
-        return Preview.of(rows)
+        return ActPreview.of(rows)
 
-    async def skip(self, session: bytes, wanted: Skip) -> Preview:
+    async def skip(self, session: bytes, wanted: Skip) -> ActPreview:
         """Count what a skip would give up."""
         which = wanted.since, wanted.before, wanted.types, wanted.charge
         if wanted.merchant_id is not None:
             rows = await self._ask("show_skip_of", session, wanted.merchant_id, *which, LOOK)
         else:
             rows = await self._ask("show_skip", session, *which, LOOK, MERCHANTS_SHOWN)
-        return Preview.of(rows)
+        return ActPreview.of(rows)
 
     async def states(self, session: bytes, events: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return how deliveries stand, by event; one that is gone, or a test that ended, is left out."""

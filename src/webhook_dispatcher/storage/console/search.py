@@ -14,7 +14,7 @@ MAX_FOUND = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a text may mean. merchants: whose ids begin with it. event: deliveries of the event of that id.
 
     charge: those of the charge, the newest first, MAX_FOUND at most; command: of that number.
@@ -42,16 +42,16 @@ class Search:
         self._deliveries = Deliveries(database)
         self._commands = Commands(database)
 
-    async def find(self, session: bytes, text: str) -> Found:
+    async def find(self, session: bytes, text: str) -> SearchResult:
         """Look for what a text may be, without the spaces around it. Errors: FilterRefused."""
         wanted = text.strip()
         check_text("text", wanted)
         if not wanted:
-            return Found([], DeliveryPage([]), DeliveryPage([]), None)
+            return SearchResult([], DeliveryPage([]), DeliveryPage([]), None)
         merchants = await self._merchants.list(session, MerchantOrder.ID, prefix=wanted, limit=MAX_FOUND)
         event_id = _event_id(wanted)
         of_event = DeliveryFilter(event_id=event_id)
-        return Found(
+        return SearchResult(
             merchants.merchants,
             await self._deliveries.list(session, of_event) if event_id else DeliveryPage([]),
             await self._deliveries.list(session, DeliveryFilter(charge_id=wanted), limit=MAX_FOUND),

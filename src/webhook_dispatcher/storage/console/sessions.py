@@ -21,7 +21,7 @@ MAX_OWN = 50
 _SESSIONS = load("console_sessions")
 
 
-class Outcome(StrEnum):
+class SignInOutcome(StrEnum):
     """What came of signing in. LOCKED: it was not looked at. DISABLED: only who is right is told."""
 
     SIGNED_IN = "signed_in"
@@ -54,7 +54,7 @@ class SignIn:
     retry_after: whole seconds; how long the next try will be locked, after a refusal too, where it will.
     """
 
-    outcome: Outcome
+    outcome: SignInOutcome
     retry_after: timedelta | None = None
     name: str | None = None
     expires_at: datetime | None = None
@@ -206,7 +206,7 @@ class Sessions:
 
 
 def _sign_in(row: Mapping[str, Any]) -> SignIn:
-    return SignIn(Outcome(row["outcome"]), row["retry_after"], row["name"], row["expires_at"])
+    return SignIn(SignInOutcome(row["outcome"]), row["retry_after"], row["name"], row["expires_at"])
 
 
 def _person(row: Mapping[str, Any]) -> Person:

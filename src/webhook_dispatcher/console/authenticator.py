@@ -2,9 +2,9 @@
 
 import secrets
 
-from webhook_dispatcher.console.calls import Session, SignInWanted
+from webhook_dispatcher.console.calls import SignedIn, SignInRequired
 from webhook_dispatcher.domain.account import SESSION_BYTES, SessionToken
-from webhook_dispatcher.storage.console.sessions import Browser, Outcome, Sessions
+from webhook_dispatcher.storage.console.sessions import Browser, Sessions, SignInOutcome
 
 
 def new_token() -> SessionToken:
@@ -12,13 +12,13 @@ def new_token() -> SessionToken:
     return SessionToken.from_random(secrets.token_bytes(SESSION_BYTES))
 
 
-class Doorkeeper:
+class Authenticator:
     """Asks the database at each request, so that what an administrator changes holds from the next one on."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    async def find(self, token: SessionToken, is_active: bool) -> Session | None:
+    async def find(self, token: SessionToken, is_active: bool) -> SignedIn | None:
         """Return whose session this is; None where it is over.
 
         Errors: SignInWanted where an operator has done nothing for too long; the session was ended.
@@ -28,11 +28,11 @@ class Doorkeeper:
             return None
         if person.is_idle:
             await self._sessions.sign_out(token.hash)
-            raise SignInWanted("idle")
-        return Session(token, person)
+            raise SignInRequired("idle")
+        return SignedIn(token, person)
 
     async def admit(self, name: str, browser: Browser) -> SessionToken | None:
         """Begin a session for whom a trusted proxy has signed in; None where there is no account for that."""
         token = new_token()
         begun = await self._sessions.sign_in_by_proxy(name, token.hash, browser)
-        return token if begun.outcome is Outcome.SIGNED_IN else None
+        return token if begun.outcome is SignInOutcome.SIGNED_IN else None

@@ -22,7 +22,7 @@ class TooBusy(Exception):
     """MAX_OF_ADDRESS passwords wait for their turn already. Reaction: ask the person to try again soon."""
 
 
-class Prover:
+class PasswordHasher:
     """Computes proofs."""
 
     def __init__(self) -> None:
