@@ -260,6 +260,12 @@ def expected(command_timeout: timedelta) -> dict[str, str]:
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
+        "search_path": "pg_catalog",
+        "standard_conforming_strings": "on",
+        "jit": "off",
+        "plan_cache_mode": "auto",
+        "max_parallel_workers_per_gather": "0",
+        "exit_on_error": "off",
     }
 
 
@@ -280,6 +286,12 @@ async def make_other_defaults(server: EmbeddedPostgres) -> None:
         "idle_in_transaction_session_timeout = 0",
         "tcp_keepalives_idle = 7200",
         "timezone = 'Asia/Kathmandu'",
+        "search_path = elsewhere",
+        "standard_conforming_strings = off",
+        "jit = on",
+        "plan_cache_mode = force_generic_plan",
+        "max_parallel_workers_per_gather = 8",
+        "exit_on_error = on",
     ):
         await connection.execute(f"ALTER ROLE postgres SET {setting}")
     await connection.close()

@@ -33,13 +33,10 @@ QUICK = (
     "tests/integration/test_claim_cost.py",
     "tests/integration/test_statement_shapes.py",
     "tests/integration/test_server_settings.py",
-    "tests/integration/test_session_settings.py",
     "tests/integration/test_migrating_anywhere.py",
-    "tests/integration/test_jit.py",
 )
 """What depends on plans and settings."""
 QUICK_JIT = (
-    "tests/integration/test_jit.py",
     "tests/acceptance/test_order.py",
     "tests/acceptance/test_schedule.py",
     "tests/acceptance/test_bytes.py",
