@@ -13,7 +13,6 @@ SENDERS: dict[str, type[Sender] | type[AiohttpSender]] = {"llhttp": Sender, "aio
 
 # Tests of what only our own client has, and why.
 OURS_ALONE = {
-    "test_who_sends_more_than_answers_gets_a_connection_for_each_request": "aiohttp's are for one URL each",
     "test_behind_a_costly_handshake_no_other_address_is_tried": "aiohttp's are not measured",
     "test_an_answer_over_a_costly_connection_is_costly_once": "aiohttp's are not measured",
     "test_costly_receivers_have_two_handshakes_at_a_time": "aiohttp's are not measured",

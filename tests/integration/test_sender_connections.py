@@ -27,18 +27,6 @@ async def sender() -> AsyncIterator[Sender]:
         yield sender
 
 
-async def in_two_writes(request: Request) -> None:
-    await request.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
-    await asyncio.sleep(0.01)
-    await request.answer(b"ok")
-
-
-async def in_chunks(request: Request) -> None:
-    await request.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
-    await asyncio.sleep(0.01)
-    await request.answer(b"0\r\n\r\n")
-
-
 @pytest.mark.parametrize(
     "behave",
     [
@@ -47,8 +35,6 @@ async def in_chunks(request: Request) -> None:
         answering(status("500 No", body=b"x" * 3000)),
         # Unpacked, this would be too much to read.
         answering(status("200 OK", "Content-Encoding: gzip", body=gzip.compress(bytes(1_000_000)))),
-        in_two_writes,
-        in_chunks,
     ],
 )
 async def test_connection_is_reused(sender: Sender, behave: object) -> None:
@@ -63,24 +49,6 @@ async def test_connection_is_reused(sender: Sender, behave: object) -> None:
 async def long_body_later(request: Request) -> None:
     await request.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize(
-    "behave",
-    [
-        long_body_later,
-        answering(status("200 OK", "Connection: close")),
-        answering(b"HTTP/1.1 200 OK\r\n\r\n"),
-        answering(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
-        answering(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),
-    ],
-)
-async def test_connection_is_not_reused(sender: Sender, behave: object) -> None:
-    assert callable(behave)
-    async with RawReceiver(behave) as receiver:
-        for _ in range(2):
-            assert isinstance(await sender.post(receiver.url(), HEADERS, BODY), Answer)
-        assert receiver.connections == 2
 
 
 async def test_long_body_is_not_even_begun(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:

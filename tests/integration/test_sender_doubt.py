@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.senders import SENDERS, kept_connection
 from tests.network.misbehaviour import answers_the_head, authority, good_context
-from tests.network.raw_receiver import OK, RawReceiver, Request, answering, go_deaf, status
+from tests.network.raw_receiver import OK, RawReceiver, Request, go_deaf, status
 from webhook_dispatcher.domain.verdict import Answer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
@@ -178,15 +178,6 @@ async def test_a_408_that_crosses_the_request_is_sent_again_once(
         assert [request.connection for request in receiver.requests] == [1, 1, 2]
 
 
-async def test_a_408_on_a_fresh_connection_is_the_answer(
-    sender: Sender, context: ssl.SSLContext | None
-) -> None:
-    async with RawReceiver(answering(status("408 Request Timeout")), context) as receiver:
-        for _ in range(2):
-            assert await sender.post(receiver.url(), {}, b"{}") == Answer(408)
-        assert (len(receiver.requests), receiver.connections) == (2, 2)
-
-
 async def test_a_408_that_comes_late_is_the_answer(sender: Sender) -> None:
     """A receiver that has waited for the rest of a request has not given up an idle connection."""
 
@@ -201,18 +192,6 @@ async def test_a_408_that_comes_late_is_the_answer(sender: Sender) -> None:
         assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
         assert await sender.post(receiver.url(), {}, b"{}") == Answer(408)
         assert len(receiver.requests) == 2
-
-
-async def test_who_sends_more_than_answers_gets_a_connection_for_each_request(
-    context: ssl.SSLContext | None, sender: Sender
-) -> None:
-    async def behave(request: Request) -> None:
-        await request.answer(OK + LATE if len(receiver.requests) == 1 else OK)
-
-    async with RawReceiver(behave, context) as receiver:
-        for _ in range(4):
-            assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
-        assert receiver.connections == 4
 
 
 async def test_a_long_body_is_not_too_much(sender: Sender, context: ssl.SSLContext | None) -> None:

@@ -5,7 +5,6 @@ import base64
 import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -27,8 +26,6 @@ HEADERS = {"Content-Type": "application/json; charset=utf-8", "Service-Signature
 
 authority = trustme.CA()
 stranger = trustme.CA()
-
-Converse = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 
 def context(issuer: trustme.CA = authority, host: str = HOST) -> ssl.SSLContext:

@@ -1,12 +1,9 @@
-"""What clients make of an answer: our senders, over real sockets, and two maintained ones, in memory.
+"""What clients make of an answer: our senders, over real sockets, and h11, in memory.
 
-Those are `http.client` and h11, which share no code with llhttp; a `Reading` is what each tells whoever sends
-the requests.
+It shares no code with llhttp. A `Reading` is what each tells whoever sends the requests.
 """
 
 import asyncio
-import http.client
-import io
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, ip_network
 from random import Random
-from typing import Any, cast
 
 import h11
 
@@ -41,41 +37,6 @@ class Reading:
     def __str__(self) -> str:
         shown = "no answer" if self.status is None else str(self.status)
         return f"{shown}, kept" if self.is_kept else shown
-
-
-def is_interim(status: int) -> bool:
-    """Tell whether the final answer is still to come."""
-    return 100 <= status < 200 and status != 101
-
-
-class _Source(io.BytesIO):
-    """What http.client reads from instead of a socket; it stays open, so that what is left can be seen."""
-
-    def makefile(self, mode: str) -> "_Source":
-        return self
-
-    def close(self) -> None:
-        pass
-
-
-def read_by_http_client(answer: bytes) -> Reading:
-    """Read as `http.client` does; it passes over 100 alone, and leaves the other 1xx to who uses it."""
-    source = _Source(answer)
-    while True:
-        response = http.client.HTTPResponse(cast(Any, source), method="POST")
-        try:
-            response.begin()
-        except http.client.RemoteDisconnected:
-            return Reading(None, is_silence=True)
-        except (http.client.HTTPException, ValueError):
-            return Reading(None)
-        if not is_interim(response.status):
-            break
-    try:
-        response.read()
-    except (http.client.HTTPException, ValueError, OverflowError):
-        return Reading(response.status)
-    return Reading(response.status, not response.will_close and not source.read(1))
 
 
 def read_by_h11(pieces: Sequence[bytes]) -> Reading:
