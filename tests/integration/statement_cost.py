@@ -51,15 +51,6 @@ class Cost:
             yield node
             waiting += node.get("Plans", [])
 
-    def most_rows(self, table: str) -> float:
-        """Return the most rows of a table that one node of the plan read, those it threw away included."""
-        most: float = max(
-            _handled(node) * node["Actual Loops"]
-            for node in self.nodes()
-            if node.get("Relation Name") == table and "Scan" in node["Node Type"]
-        )
-        return most
-
     def indexes(self, table: str) -> set[str]:
         """Name how a table was read: its indexes, or the node that used none."""
         return {

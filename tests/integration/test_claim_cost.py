@@ -4,7 +4,6 @@ Counts come from the shipped texts, prepared as the daemon prepares them, planne
 in general (as the daemon's own sessions ask for), with statistics of a full and of an empty table.
 """
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -14,14 +13,12 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.statement_cost import PLANS, Cost, explain
-from tests.servers.database import TEMPLATE, Database
-from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from tests.servers.database import Database
 from webhook_dispatcher.storage.statements import Statement, load
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CLAIMING = load("claiming")
-NAME = "webhook_cost"
 DEAD = 100_000
 DEAD_OF_HOT = 75_000
 BUSY = 5_000
@@ -59,23 +56,11 @@ async def _fill_and_empty(admin: asyncpg.Connection) -> int:
     return last
 
 
-@pytest.fixture(scope="module")
-def cost_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
-    async def execute(statement: str) -> None:
-        connection = await asyncpg.connect(postgres.dsn())
-        await connection.execute(statement)
-        await connection.close()
-
-    asyncio.run(execute(f"CREATE DATABASE {NAME} TEMPLATE {TEMPLATE}"))
-    yield Database(postgres, NAME)
-    asyncio.run(execute(f"DROP DATABASE {NAME} WITH (FORCE)"))
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def emptied(cost_database: Database) -> AsyncIterator[Graveyard]:
+async def emptied(shared_database: Database) -> AsyncIterator[Graveyard]:
     """Leave an empty table, 100,000 dead rows, and a transaction open that may still look at them."""
-    old, admin = await cost_database.connect(), await cost_database.connect()
-    connection = await cost_database.connect("webhook_dispatcher")
+    old, admin = await shared_database.connect(), await shared_database.connect()
+    connection = await shared_database.connect("webhook_dispatcher")
     # A session's first call of it reads the catalogue.
     await connection.execute("SELECT pg_sequence_last_value('webhook.outbox_seq_seq')")
     transaction = old.transaction(isolation="repeatable_read")
@@ -88,9 +73,9 @@ async def emptied(cost_database: Database) -> AsyncIterator[Graveyard]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def busy(emptied: Graveyard, cost_database: Database) -> Graveyard:
+async def busy(emptied: Graveyard, shared_database: Database) -> Graveyard:
     """Let the hot merchant owe 5,000 rows behind its 75,000 dead ones, and others a few."""
-    admin = await cost_database.connect()
+    admin = await shared_database.connect()
     await admin.execute(FILL, BUSY + 1000, BUSY)
     await admin.execute(
         "INSERT INTO webhook.lane (merchant_id) SELECT 'm' || n FROM generate_series(0, 999) n"
@@ -156,19 +141,3 @@ async def test_sweep_probes_no_more_merchants_than_it_may(busy: Graveyard, plan_
     assert cost.indexes("outbox") == {"outbox_in_order"}
     (lateral,) = [node for node in cost.nodes() if node["Node Type"] == "Recursive Union"]
     assert lateral["Actual Rows"] <= 51
-
-
-async def test_costs_stay_with_statistics_of_the_table_as_it_is_now(
-    busy: Graveyard, cost_database: Database
-) -> None:
-    admin = await cost_database.connect()
-    await admin.execute("ANALYZE webhook.outbox; ANALYZE webhook.lane")
-    await admin.close()
-    for mode in ("force_custom_plan", "force_generic_plan"):
-        last: int = await busy.connection.fetchval("SELECT last_value FROM webhook.outbox_seq_seq")
-        look = await busy.explain(CLAIMING["read_arrivals"], mode, str(last), "5000")
-        run = await busy.explain(CLAIMING["read_runs"], mode, *_hot_run(busy.last_dead, 20))
-        print(mode, "look:", look.buffers, "run:", run.buffers)
-        assert look.buffers <= 10
-        assert run.buffers <= 50
-        assert run.indexes("outbox") == {"outbox_in_order"}

@@ -1,11 +1,10 @@
 """Claiming due rows outside the order: caps, plans, locks and the order of due times."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
 
-from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, answered, unsent
+from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.statements import load
@@ -61,19 +60,6 @@ async def test_cap_of_a_merchant_holds_over_two_daemons(storage: StorageHarness,
     assert await _claim(there) == []
     flying = await storage.db.fetch("SELECT seq FROM webhook.outbox WHERE claim IS NOT NULL ORDER BY seq")
     assert [row["seq"] for row in flying] == [*rows[:2], other]
-
-
-async def test_cap_holds_when_many_claim_at_once(storage: StorageHarness, here: Daemon) -> None:
-    for name in ("m1", "m2", "m3"):
-        await storage.insert_due(name, *[-1] * 6)
-    daemons = [here, *[await storage.daemon(f"d{number}") for number in range(3)]]
-    for _ in range(5):
-        await asyncio.gather(*[_claim(daemon) for daemon in daemons])
-        await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
-    flying = await storage.db.fetch(
-        "SELECT count(*) AS many FROM webhook.outbox WHERE claim IS NOT NULL GROUP BY merchant_id"
-    )
-    assert [row["many"] for row in flying] == [PLACES] * 3
 
 
 async def test_earliest_due_goes_first(storage: StorageHarness, here: Daemon) -> None:
@@ -144,25 +130,6 @@ async def test_row_held_by_an_operator_is_passed_over_and_found_later(
         assert await _retry_at_is_due_at_of(storage, held)
         assert await _claim(here) == []
     assert _seqs(await _claim(here)) == [held]
-
-
-async def test_lapsed_claim_is_claimed_again_under_another_token(
-    storage: StorageHarness, here: Daemon
-) -> None:
-    (seq,) = await storage.insert_due("m", -1)
-    (old,) = await _claim(here, lease=LAPSED)
-    (new,) = await _claim(await storage.daemon("there"))
-    assert (new.event.seq, old.event.seq) == (seq, seq)
-    assert new.claim != old.claim
-
-
-async def test_row_that_was_handed_back_is_claimed_at_once(storage: StorageHarness, here: Daemon) -> None:
-    await storage.insert_due("m", -1)
-    (claimed,) = await _claim(here)
-    back = unsent(claimed.event, claimed.claim, await storage.now(), None, is_retry=True)
-    await here.records.write([back], [], LEASE)
-    (again,) = await _claim(here)
-    assert (again.event.attempts, again.event.trigger) == (1, "schedule")
 
 
 @pytest.mark.parametrize("merchant", ["m", None], ids=["one merchant", "everything"])

@@ -164,16 +164,6 @@ async def test_a_pause_that_was_resumed_is_not_told(
     assert "m is paused (not by a command): nothing is sent to it." in said
 
 
-async def test_unconfigured(storage: StorageHarness, explain: Explain) -> None:
-    (seq,) = await storage.insert("m")
-    event = await identity(storage, seq)
-    said = await told(explain, event)
-    assert "m has no endpoint: it waits for one until AT (WEBHOOK_UNCONFIGURED_HOLD: SPAN )" in said
-    assert "webhook-dispatcher endpoint set m URL" in said
-    await storage.db.execute("UPDATE webhook.outbox SET created_at = created_at - interval '2 days'")
-    assert "it waited for one until AT; it fails as not_configured" in await told(explain, event)
-
-
 async def test_an_endpoint_that_was_removed(storage: StorageHarness, explain: Explain) -> None:
     await configure(storage)
     (seq,) = await storage.insert("m")
@@ -255,24 +245,6 @@ async def test_failed(storage: StorageHarness, here: Daemon, explain: Explain) -
     assert "endpoint rotate-secret m" in said
 
 
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        (FailedReason.NOT_CONFIGURED, "the merchant had no endpoint in time"),
-        (FailedReason.UNSENDABLE, "the row breaks a rule"),
-    ],
-)
-async def test_failed_without_being_sent(
-    storage: StorageHarness, here: Daemon, explain: Explain, reason: FailedReason, words: str
-) -> None:
-    await storage.insert("m")
-    lease, (event,) = await here.claim("m")
-    await here.records.write([unsent(event, lease.epoch, await storage.now(), reason)], [], LEASE)
-    said = await told(explain, event.id)
-    assert f"It failed at AT: {words}" in said
-    assert ("endpoint set m URL" in said) == (reason is FailedReason.NOT_CONFIGURED)
-
-
 async def test_cancelled(storage: StorageHarness, here: Daemon, explain: Explain) -> None:
     (seq,) = await storage.insert("m")
     event = await identity(storage, seq)
@@ -284,16 +256,6 @@ async def test_cancelled(storage: StorageHarness, here: Daemon, explain: Explain
         f"it was cancelled by bruno\N{REPLACEMENT CHARACTER} (command {command}), after 0 attempts." in said
     )
     assert "asked for cancel at AT" in said
-
-
-async def test_skipped(storage: StorageHarness, here: Daemon, explain: Explain) -> None:
-    await storage.insert("m")
-    lease, (event,) = await here.claim("m")
-    await here.records.write(
-        [unsent(event, lease.epoch, await storage.now(), FailedReason.CANCELLED)], [], LEASE
-    )
-    await storage.db.execute("UPDATE webhook.delivery_log SET failed_reason = 'skipped'")
-    assert "an operator had what was owed skipped, this one after 0 attempts" in await told(explain, event.id)
 
 
 async def test_delivered_twice(storage: StorageHarness, here: Daemon, explain: Explain) -> None:

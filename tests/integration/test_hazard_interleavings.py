@@ -1,29 +1,29 @@
 """Pitfalls of claims and order, each with the interleaving that springs it: eighteen that are known.
 
 Where it means something the wrong form is shown to break first, then the shipped one is put through the same.
-Those that have their test elsewhere (files of this folder; `unit/` is the one beside it):
+Those that have their test elsewhere (files of this folder; `unit/` and `acceptance/` are beside it):
 
  1 rows claimed with SKIP LOCKED    test_claim_interleavings: second_claimer_gets_nothing_*
- 2 head of what is pending          here
+ 2 head of what is pending          test_claiming: lapsed_lane_goes_to_the_next_under_another_epoch
  3 a reader's lock                  test_claim_interleavings: row_held_by_an_operator_is_not_overtaken; here
  4 a stale snapshot                 test_claim_interleavings: claim_on_a_stale_snapshot_does_not_overtake
  5 number before commit             test_finding_lanes; unit/test_tail; here
  6 a batch claimed at once          unit/test_follower: nothing_starts_after_the_end; here
- 7 a lock held by a connection      here
- 8 a frozen holder is invisible     here
+ 7 a lock held by a connection      acceptance/test_nothing_held
+ 8 a frozen holder is invisible     acceptance/test_nothing_held; test_finding_lanes: sweep_tells_*
  9 an outcome without fence         test_record_interleavings: zombies_failure_*; test_recording_late
-10 a fence does not stop the POST   here
+10 a fence does not stop the POST   acceptance/test_frozen
 11 an old row set back              here
 12 ordering by what changes         test_claiming_retries: earliest_due_goes_first; here
-13 IN (SELECT ... SKIP LOCKED)      test_claiming_retries: claim_takes_no_more_than_asked, cap_holds_*
+13 IN (SELECT ... SKIP LOCKED)      test_claiming_retries: claim_takes_no_more_than_asked, cap_of_a_*
 14 a backlog that is scanned        test_claim_cost
 15 retries against first attempts   test_claim_interleavings: hanging_retry_does_not_hold_new_events_up
 16 a lease shorter than an attempt  unit/test_settings; test_claim_model (what starts ends within its lease)
-17 cancelled near the commit        unit/test_recorder: a_cancelled_statement_is_written_again; here
+17 cancelled near the commit        unit/test_recorder: a_cancelled_statement_is_written_again;
+                                    test_recording: batch_whose_commit_was_lost_*
 18 notifications                    here
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from math import inf
@@ -33,9 +33,8 @@ import pytest
 
 from tests.integration.claim_model.daemon import LEASE as MODEL_LEASE
 from tests.integration.claim_model.model import ClaimModel
-from tests.integration.storage_harness import GATED, LAPSED, LEASE, StorageHarness, answered, seqs
+from tests.integration.storage_harness import GATED, LEASE, StorageHarness, answered, seqs
 from tests.servers.database import Database
-from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.finding import Tail
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage import statements
@@ -44,9 +43,6 @@ MARK_HEAD_OF_PENDING = """
 UPDATE webhook.outbox SET claim = 1 WHERE seq = (
     SELECT seq FROM webhook.outbox WHERE merchant_id = $1 AND claim IS NULL ORDER BY seq LIMIT 1
 ) RETURNING seq
-"""
-HOLD_HEAD = """
-SELECT seq FROM webhook.outbox WHERE merchant_id = $1 ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 LEASE_FOR_UPDATE = "SELECT merchant_id FROM webhook.lane WHERE merchant_id = $1 FOR UPDATE SKIP LOCKED"
 SHARE_KEY = "SELECT FROM webhook.lane WHERE merchant_id = $1 FOR KEY SHARE"
@@ -88,19 +84,6 @@ def sent(model: ClaimModel, slot: int, merchant: str = "a") -> list[int]:
 async def start(model: ClaimModel, slot: int) -> None:
     for part in ("sweep", "look"):
         await model.step(model.daemons[slot], part)
-
-
-async def test_2_what_is_in_flight_is_still_the_head(storage: StorageHarness) -> None:
-    first, second = await storage.insert("m", "{}", "{}")
-    assert await storage.db.fetchval(MARK_HEAD_OF_PENDING, "m") == first
-    assert await storage.db.fetchval(MARK_HEAD_OF_PENDING, "m") == second  # beside it
-    await storage.db.execute("UPDATE webhook.outbox SET claim = NULL")
-
-    here, there = await storage.daemon("here"), await storage.daemon("there")
-    await here.claim("m")
-    assert await there.lease("m") == []
-    await storage.db.execute("UPDATE webhook.lane SET lease_until = clock_timestamp()")
-    assert seqs((await there.claim("m"))[1]) == [first, second]
 
 
 async def test_3_a_lock_on_the_key_alone_hides_no_lane(storage: StorageHarness) -> None:
@@ -174,66 +157,6 @@ async def test_6_a_run_in_memory_ends_with_its_lease(model: ClaimModel, trusts_f
     await model.finish()
 
 
-async def test_7_a_lost_connection_gives_nothing_away(storage: StorageHarness) -> None:
-    first, _ = await storage.insert("m", "{}", "{}")
-    holder, other = await storage.session(application_name="holder"), await storage.session()
-    await holder.execute("BEGIN")
-    assert await holder.fetchval(HOLD_HEAD, "m") == first  # and now it is sent, which takes its time
-    await _terminate(storage, "holder")
-    assert await other.fetchval(HOLD_HEAD, "m") == first  # sent by another while that is under way
-
-    here, there = await storage.daemon("here", application_name="holder"), await storage.daemon("there")
-    lease, (event, _) = await here.claim("m")
-    await _terminate(storage, "holder")
-    assert await there.lease("m") == []
-    record = answered(event, lease.epoch, await storage.now(), 200)
-    assert (await here.records.write([record], [], LEASE)).seqs == {first}
-
-
-async def _terminate(storage: StorageHarness, name: str) -> None:
-    """End a daemon's sessions, and see them gone."""
-    which = "FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()"
-    await storage.db.execute(f"SELECT pg_terminate_backend(pid) {which}", name)
-    async with asyncio.timeout(MAX_WAIT):
-        while await storage.db.fetchval(f"SELECT EXISTS (SELECT {which})", name):
-            await storage.db.execute("SELECT pg_sleep(0.002)")
-
-
-async def test_8_a_frozen_holder_holds_no_lock_and_its_lane_lapses(storage: StorageHarness) -> None:
-    first, second = await storage.insert("m", "{}", "{}")
-    frozen, other = await storage.session(), await storage.session()
-    await frozen.execute("BEGIN")
-    assert await frozen.fetchval(HOLD_HEAD, "m") == first
-    assert await other.fetchval(HOLD_HEAD, "m") == second  # row 1 is not there, and nobody is told
-    await frozen.execute("ROLLBACK")
-
-    here, there = await storage.daemon("here", application_name="frozen"), await storage.daemon("there")
-    await here.claim("m", lease=LAPSED)
-    assert not await storage.db.fetch(
-        "SELECT FROM pg_stat_activity WHERE application_name = 'frozen' AND xact_start IS NOT NULL"
-    )
-    (probe,) = await there.claims.sweep("", 10)
-    assert (probe.head_seq, probe.is_free) == (first, True)
-    assert seqs((await there.claim("m"))[1]) == [first, second]
-
-
-async def test_10_a_daemon_frozen_before_its_post_sends_once_more_and_only_a_repetition(
-    model: ClaimModel,
-) -> None:
-    await start(model, 0)
-    await model.freeze(model.daemons[0])  # the lease was looked at, the request has not left
-    await model.pass_time(MODEL_LEASE.total_seconds() + 1)
-    for _ in range(2):
-        await model.serve(model.daemons[1])
-    arrived = [r for r in model.facts.requests if r.has_arrived and r.event.merchant_id == "a"]
-    assert [request.event.seq for request in arrived] == [1, 2]
-    await model.thaw(0)
-    late = [r for r in model.facts.requests if r.daemon is model.daemons[0] and r.has_arrived]
-    assert sorted(request.event.seq for request in late) == [1, 4]  # one for each of its lanes
-    assert all(request.is_excused for request in late)
-    await model.finish()
-
-
 async def test_11_an_old_one_sent_again_stands_beside_the_order(
     storage: StorageHarness, model: ClaimModel
 ) -> None:
@@ -277,27 +200,6 @@ async def test_12_a_row_that_was_put_off_meanwhile_is_not_claimed(storage: Stora
     lane, owed = await storage.lane("m"), await storage.owed(due)
     assert owed is not None
     assert lane["retry_at"] == owed["due_at"]
-
-
-async def test_17_a_record_cancelled_near_its_commit_is_written_again_and_once(
-    storage: StorageHarness,
-) -> None:
-    here = await storage.daemon("here")
-    outcomes = set()
-    for number in range(60):
-        (seq,) = await storage.insert("m")
-        lease, (event,) = await here.claim("m")
-        record, turn = (answered(event, lease.epoch, await storage.now(), 200), LaneTurn(lease, True))
-        writing = asyncio.create_task(here.records.write([record], [turn], LEASE))
-        await asyncio.wait([writing], timeout=number * 0.0001)
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
-        outcomes.add((writing.cancelled(), await storage.owed(seq) is None))
-        await here.records.write([record], [turn], LEASE)
-        assert await storage.owed(seq) is None
-        assert len(await storage.attempts(event)) == 1
-        assert await storage.db.fetchval("SELECT count(*) FROM webhook.delivery_log WHERE seq = $1", seq) == 1
-    assert (True, False) in outcomes  # cancelled, and not written
 
 
 async def test_18_nobody_notifies(storage: StorageHarness) -> None:

@@ -1,6 +1,6 @@
-"""What `status` and `deliveries list` read beside days of log: by indexes, and no more than they need.
+"""What `status` reads beside days of log: by indexes, and no more than it needs.
 
-Sessions are as the commands have them: webhook_admin's, each statement planned for its values.
+Sessions are as the command has them: webhook_admin's, each statement planned for its values.
 """
 
 from collections.abc import AsyncIterator
@@ -11,15 +11,13 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.statement_cost import Cost, execute, prepare
-from tests.servers.database import TEMPLATE, Database
-from webhook_dispatcher.local.postgres import EmbeddedPostgres
-from webhook_dispatcher.storage.administration import DeliveryFilter, administration
+from tests.servers.database import Database
+from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_LAGS, insight
 from webhook_dispatcher.storage.statements import load
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NAME = "webhook_insight_cost"
 LOGGED = 100_000
 """One attempt and one delivery each, spread over the day."""
 RECENT = 3_000
@@ -49,11 +47,8 @@ STATEMENTS = {**load("insight"), **load("administration")}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def database(postgres: EmbeddedPostgres) -> AsyncIterator[Database]:
-    admin = await asyncpg.connect(postgres.dsn())
-    await admin.execute(f"CREATE DATABASE {NAME} TEMPLATE {TEMPLATE}")
-    made = Database(postgres, NAME)
-    filling = await made.connect()
+async def filled(shared_database: Database) -> Database:
+    filling = await shared_database.connect()
     await filling.execute(FILL)
     # Autovacuum does this too, in its time.
     for table in await filling.fetch("SELECT inhrelid::regclass::text AS name FROM pg_inherits"):
@@ -61,14 +56,12 @@ async def database(postgres: EmbeddedPostgres) -> AsyncIterator[Database]:
             await filling.execute(f"VACUUM ANALYZE {table['name']}")
     await filling.execute("ANALYZE")
     await filling.close()
-    yield made
-    await admin.execute(f"DROP DATABASE {NAME} WITH (FORCE)")
-    await admin.close()
+    return shared_database
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def session(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    async with administration(database.dsn("webhook_admin")) as opened, insight(opened.connection):
+async def session(filled: Database) -> AsyncIterator[asyncpg.Connection]:
+    async with administration(filled.dsn("webhook_admin")) as opened, insight(opened.connection):
         yield opened.connection
 
 
@@ -99,22 +92,3 @@ async def test_the_last_minutes_are_found_in_a_log_of_days(
     assert {node["Node Type"] for node in attempts} == {"Bitmap Heap Scan"}
     read = sum(node["Actual Rows"] + node.get("Rows Removed by Index Recheck", 0) for node in attempts)
     assert min(most, RECENT) <= read < RECENT + 10_000, "what is recent, and a range of blocks or two"
-
-
-async def test_the_oldest_and_the_newest_are_found_from_their_ends(session: asyncpg.Connection) -> None:
-    for oldest_first in ("true", "false"):
-        await session.execute("DEALLOCATE ALL")
-        found = await cost(session, "list_deliveries", *["NULL"] * 5, "50", *["NULL"] * 3, oldest_first)
-        assert whole_scans(found) == []
-        assert found.most_handled <= 100
-        assert found.buffers < 500
-
-
-async def test_status_counts_what_there_is(database: Database) -> None:
-    async with administration(database.dsn("webhook_admin")) as opened:
-        async with insight(opened.connection) as asked:
-            facts = await asked.status(timedelta(minutes=5), [], None, [])
-        assert (facts.pending, sum(facts.recent.values()), facts.lag.events) == (1000, RECENT, MAX_LAGS)
-        waiting = DeliveryFilter(state="pending", oldest_first=True, limit=1)
-        oldest = min(facts.owing, key=lambda owing: owing.created_at)
-        assert (await opened.list_deliveries(waiting))[0].event_id == oldest.event_id

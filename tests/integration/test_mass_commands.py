@@ -374,20 +374,6 @@ async def test_a_skip_takes_what_its_preview_counted_and_nothing_else(
     assert left == {seq for name, seq in seqs.items() if name not in taken}
 
 
-async def test_what_is_behind_a_skipped_event_goes_on_in_order(
-    storage: StorageHarness, here: Daemon, transaction: Transaction
-) -> None:
-    kinds = "charge.created", WRONG, "charge.created"
-    first, wrong, last = [await storage.db.fetchval(OWE, "m", kind, "{}", 1, False) for kind in kinds]
-    _, events = await here.claim("m")
-    assert [event.seq for event in events] == [first, wrong, last]
-    assert await skip(transaction, Skip("m", await storage.now(), types=(WRONG,))) == {WRONG: 1}
-    assert (await storage.lane("m"))["recalled"], "whoever holds the lane may send nothing more of it"
-    await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity', recalled = false")
-    _, events = await here.claim("m")
-    assert [event.seq for event in events] == [first, last]
-
-
 @pytest.mark.parametrize(
     ("status", "state", "reason"), [(200, "delivered", None), (503, "failed", "skipped")]
 )

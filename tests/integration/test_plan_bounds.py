@@ -5,8 +5,7 @@ for what is there later. So they are forced into the catalogue, every statement 
 values and in general, and executed beside 40,000 rows. Sessions are as the daemon's.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 
 import asyncpg
@@ -15,14 +14,12 @@ import pytest_asyncio
 
 from tests.integration.statement_cost import PLANS, Cost, execute, is_compiled, prepare
 from tests.integration.statement_questions import BEARER, FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
-from tests.servers.database import TEMPLATE, Database
-from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from tests.servers.database import Database
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NAME = "webhook_plan_bounds"
 PATIENCE = timedelta(minutes=2)
 BUFFERS = 320
 """What a statement may read that is about one row: a log has ten partitions, and as many indexes each."""
@@ -78,18 +75,6 @@ SET jit_optimize_above_cost = 500000
 """A server of the tests may compile everything, for minutes."""
 
 
-@pytest.fixture(scope="module")
-def plan_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
-    async def run(statement: str) -> None:
-        connection = await asyncpg.connect(postgres.dsn())
-        await connection.execute(statement)
-        await connection.close()
-
-    asyncio.run(run(f"CREATE DATABASE {NAME} TEMPLATE {TEMPLATE}"))
-    yield Database(postgres, NAME)
-    asyncio.run(run(f"DROP DATABASE {NAME} WITH (FORCE)"))
-
-
 async def _session(database: Database) -> asyncpg.Connection:
     """Connect as the daemon does, but compile what Postgres by itself would, and prepare everything."""
     connection = await connect(
@@ -116,13 +101,13 @@ async def _ask_all(connection: asyncpg.Connection) -> dict[str, Cost]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def early(plan_database: Database) -> AsyncIterator[asyncpg.Connection]:
+async def early(shared_database: Database) -> AsyncIterator[asyncpg.Connection]:
     """Have a session whose general plans were made while there was nothing, and then the rows."""
-    admin = await plan_database.connect()
+    admin = await shared_database.connect()
     await admin.execute(LEAVE_ALONE)
     await admin.execute(BEARER)
     await admin.execute("VACUUM ANALYZE")
-    connection = await _session(plan_database)
+    connection = await _session(shared_database)
     await _ask_all(connection)
     await admin.execute(FILL)
     yield connection
@@ -131,9 +116,11 @@ async def early(plan_database: Database) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def connection(early: asyncpg.Connection, plan_database: Database) -> AsyncIterator[asyncpg.Connection]:
+async def connection(
+    early: asyncpg.Connection, shared_database: Database
+) -> AsyncIterator[asyncpg.Connection]:
     """Have a session on the full database, with statistics of what is there."""
-    session = await _session(plan_database)
+    session = await _session(shared_database)
     await session.execute("ANALYZE")
     yield session
     await session.close()

@@ -1,6 +1,6 @@
 """A producer's INSERT waits for nobody, whatever others hold. Source: I6."""
 
-from tests.servers.database import Connect, Database
+from tests.servers.database import Database
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m1', 'charge.created', '{}')"
 LOCKS = """
@@ -32,11 +32,3 @@ async def test_an_insert_takes_no_lock_that_another_could_wait_for(database: Dat
         await transaction.rollback()
     for connection in (owner, first, second):
         await connection.close()
-
-
-async def test_no_trigger_notifies(connect: Connect) -> None:
-    # Commits that notify wait for each other, in the whole cluster.
-    owner = await connect()
-    functions = await owner.fetch("SELECT prosrc FROM pg_proc WHERE pronamespace = 'webhook'::regnamespace")
-    assert functions
-    assert not [source for (source,) in functions if "notify" in source.lower()]

@@ -136,15 +136,6 @@ async def test_holder_whose_lease_was_taken_writes_nothing(storage: StorageHarne
     assert await here.records.read_unwritten([record]) == frozenset()
 
 
-async def test_the_attempt_after_one_by_hand_is_the_schedules(storage: StorageHarness, here: Daemon) -> None:
-    [seq] = await storage.insert_due("m", -1)
-    await storage.db.execute("UPDATE webhook.outbox SET trigger = 'manual'")
-    (retry,) = await here.claims.claim_longest_due(1, 1, 1, LEASE)
-    record = answered(retry.event, retry.claim, await storage.now(), 500)._replace(is_retry=True)
-    await here.records.write([record], [], LEASE)
-    assert _found(await storage.owed(seq), "trigger") == ("schedule",)
-
-
 async def test_record_of_an_older_claim_of_a_retry_writes_nothing(
     storage: StorageHarness, here: Daemon
 ) -> None:
