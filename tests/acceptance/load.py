@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from random import Random
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 import asyncpg
 
@@ -165,8 +164,3 @@ def waits_after(sent: Iterable[Sent], arrivals: Iterable[Arrival], moment: float
         if later and committed_at.get(later[0].event_id, moment) <= moment:
             waits[merchant_id] = later[0].started_at - moment
     return waits
-
-
-def attempted_by(daemon: Daemon) -> frozenset[UUID]:
-    """Return the events that a daemon attempted to its end, by its own log."""
-    return frozenset(UUID(entry["event_id"]) for entry in daemon.log("delivery.attempted"))

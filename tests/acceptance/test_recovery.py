@@ -3,14 +3,12 @@
 import asyncio
 import time
 from datetime import timedelta
-from uuid import UUID
 
 from tests.acceptance.installation import Installation
 from tests.acceptance.load import (
     PATIENCE,
     Load,
     all_settled,
-    attempted_by,
     check_promises,
     fates,
     held_by,
@@ -31,8 +29,6 @@ SWEEP = 0.5
 """Seconds between two sweeps of a daemon that does little else."""
 SLACK = 1.5
 """Seconds for a machine that is busy with other things."""
-TAKEN_OVER = 1.0
-"""Seconds in which the others find a lane that was given back."""
 ANSWER = timedelta(milliseconds=200)
 UNDER_WAY = 0.3
 """Seconds after which what a killed process had sent, requests and statements, has arrived."""
@@ -103,49 +99,3 @@ async def test_what_a_killed_daemon_held_is_served_again_within_the_lease_and_a_
     # Otherwise no lane was held by the victim, or leases hold nobody off.
     assert max(waits.values()) > LEASE / 2
     assert max(waits.values()) < LEASE + machine.allows(SWEEP + SLACK), sorted(waits.values())
-
-
-async def stop_one(installation: Installation, lease: float, attempt_timeout: float) -> list[float]:
-    """Stop the busiest daemon; return how long each of its lanes was idle until another served it."""
-    await start_under_load(installation, lease, attempt_timeout)
-    backlog = await installation.emit_each(MERCHANTS, 15)
-    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
-        await until(lambda: len(installation.receiver.arrivals) > 3 * len(MERCHANTS), PATIENCE)
-        victim = await busiest(installation)
-        held = await held_by(installation.owner, victim)
-        victim.terminate()
-        assert await victim.ended(PATIENCE) == 0
-        await asyncio.sleep(TAKEN_OVER)
-    known = await all_settled(installation.owner, PATIENCE)
-    sent, arrivals = [*backlog, *load.sent], installation.receiver.arrivals
-    check_promises(sent, arrivals, known)
-    assert overlapping(arrivals) == []
-    assert repetitions(arrivals, known) == {}
-    [stopped] = victim.log("daemon.stopped")
-    assert (stopped["unwritten"], stopped["lanes"]) == (0, 0)
-
-    committed_at = {event.id: event.committed_at for event in sent}
-    its_own = attempted_by(victim)
-    idle = []
-    for merchant_id in held:
-        mine = [
-            arrival for arrival in installation.receiver.of(merchant_id) if UUID(arrival.event_id) in its_own
-        ]
-        last = max(arrival.ended_at or 0.0 for arrival in mine)
-        following = [
-            arrival for arrival in installation.receiver.of(merchant_id) if arrival.started_at > last
-        ]
-        if following:
-            owed_since = max(last, committed_at[UUID(following[0].event_id)])
-            idle.append(following[0].started_at - owed_since)
-    return idle
-
-
-async def test_what_a_stopping_daemon_gives_back_is_served_by_another_within_a_second(
-    installation: Installation,
-) -> None:
-    with Yardstick() as machine:
-        idle = sorted(await stop_one(installation, LEASE, 1))
-    assert len(idle) >= len(MERCHANTS) // DAEMONS // 2, "too few lanes had anything left: nothing was shown"
-    assert idle[len(idle) // 2] < machine.allows(TAKEN_OVER), idle
-    assert idle[-1] < machine.allows(TAKEN_OVER + SLACK), idle

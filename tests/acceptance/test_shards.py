@@ -1,7 +1,6 @@
 """Several databases in one installation: each is served by processes of its own, and troubles nobody else."""
 
 import json
-import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.installation import Installation
-from tests.acceptance.load import PATIENCE, Load
+from tests.acceptance.load import PATIENCE
 from tests.acceptance.outage import end_server, reconnect
 from tests.acceptance.processes import Daemon, process_exists
 from tests.acceptance.supervised_processes import asked, end, pids, scraped, started
@@ -20,10 +19,6 @@ from webhook_dispatcher.storage import schema
 
 MERCHANTS = [f"m{number}" for number in range(10)]
 EVENTS = 3
-RATE = 40.0
-LATEST = 2.0
-"""Seconds from an event's commit to its first arrival."""
-LEASE = {"LEASE": "PT3S", "ATTEMPT_TIMEOUT": "PT1S"}
 
 
 @pytest.fixture
@@ -119,48 +114,6 @@ async def test_what_happens_to_one_database_costs_the_other_nothing(
         await connection.close()
     supervisor.terminate()
     assert await supervisor.ended() == 0
-
-
-@pytest.mark.slow("acceptance/test_shards.py::test_what_happens_to_one_database_costs_the_other_nothing")
-async def test_frozen_database_costs_the_other_nothing(
-    installation: Installation, other: Installation
-) -> None:
-    for side in (installation, other):
-        await side.configure(*MERCHANTS)
-    supervisor = await start(installation, other, **LEASE)
-    server = other.database.server.pid
-    assert server is not None
-    # First the one that could start more.
-    os.kill(server, signal.SIGSTOP)
-    frozen = [server, *map(int, Path(f"/proc/{server}/task/{server}/children").read_text().split())]
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
-
-            async def is_named() -> bool:
-                status, text = await asked(supervisor, "/readyz")
-                return (
-                    len(load.sent) >= len(MERCHANTS) * EVENTS
-                    and status == 503
-                    and set(map(place_of, text.splitlines())) == {"process 2 (eu2)"}
-                )
-
-            await until_found(is_named, PATIENCE)
-    finally:
-        for pid in frozen:
-            os.kill(pid, signal.SIGCONT)
-    await installation.all_delivered(len(load.sent))
-    firsts = {arrival.event_id: arrival.started_at for arrival in installation.receiver.arrivals}
-    lags = [firsts[str(event.id)] - event.committed_at for event in load.sent]
-    assert max(lags) < LATEST, sorted(lags)[-5:]
-    await other.emit_each(MERCHANTS, EVENTS)
-    await other.all_delivered(len(MERCHANTS) * EVENTS, deadline=PATIENCE)
-
-    async def is_ready() -> bool:
-        return (await asked(supervisor, "/readyz"))[0] == 200
-
-    await until_found(is_ready, PATIENCE)
 
 
 @pytest.mark.slow("acceptance/test_processes.py::test_three_processes_share_the_work_and_count_it_as_one")

@@ -1,14 +1,13 @@
-"""A browser that runs no scripts: what is sent, folded and offered; test_console_pages.py has the rest."""
+"""A browser that runs no scripts: what is folded and offered; test_console_pages.py has the rest."""
 
 from collections.abc import AsyncIterator
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser
 
 from tests.acceptance.console_people import RunningConsole
 from tests.acceptance.installation import Installation
 from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched, watching
-from tests.waiting import until_found
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -19,45 +18,6 @@ async def plain(console: RunningConsole, browser: Browser) -> AsyncIterator[Watc
     async with watching(browser, console.base, java_script_enabled=False) as plain:
         await plain.sign_in("grace")
         yield plain
-
-
-async def press(page: Page, button: str) -> None:
-    """Send a form, and wait for the page that answers: loading again before that would break it off."""
-    async with page.expect_navigation():
-        await page.click(f"button:has-text('{button}')")
-
-
-async def shows(page: Page, selector: str) -> None:
-    """Load a page again until it shows something: nothing refreshes by itself."""
-
-    async def loaded() -> bool:
-        await page.reload()
-        return await page.locator(selector).count() > 0
-
-    await until_found(loaded)
-
-
-async def test_a_merchant_is_configured_paused_and_resumed(
-    installation: Installation, plain: Watched
-) -> None:
-    await installation.start()
-    page = plain.page
-    await plain.open("/merchants")
-    await page.click("summary:has-text('Configure a merchant')")
-    await page.fill("#new", "acme")
-    await page.click("button:has-text('Open')")
-    await page.fill("#url", installation.receiver.url("acme"))
-    await page.click("button:has-text('Configure')")
-    secret = await page.inner_text("#secret")
-    await page.click("a:has-text('I have kept it')")
-    assert secret not in await page.content()
-    await press(page, "Send test event")
-    await shows(page, "#live .notice.good:has-text('Delivered: HTTP 200')")
-    await press(page, "Pause")
-    await shows(page, "button:has-text('Resume')")
-    sent = await installation.emit("acme")
-    await press(page, "Resume")
-    await installation.settled(sent.id, "delivered", 1)
 
 
 async def test_filters_are_folded_where_there_is_no_room(installation: Installation, plain: Watched) -> None:
