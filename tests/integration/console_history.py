@@ -67,7 +67,7 @@ SELECT 'd' || n, 'host', '1', clock_timestamp(), clock_timestamp(), 1, 1, true, 
 FROM generate_series(1, 4) AS n;
 RESET session_replication_role;
 INSERT INTO webhook.attempts_by_minute (minute, outcome, attempts)
-SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', 'delivered', 100
+SELECT date_trunc('minute', statement_timestamp()) - n * interval '1 minute', 'delivered', 100
 FROM generate_series(0, 11519) AS n;
 """
 

@@ -116,10 +116,10 @@ INSERT INTO webhook.dispatcher (
 SELECT 'd' || n, 'h', '1', clock_timestamp(), clock_timestamp(), 1, 1, true, '{{}}', '{{}}'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.attempts_by_minute (minute, outcome, attempts)
-SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', 'delivered', 1
+SELECT date_trunc('minute', statement_timestamp()) - n * interval '1 minute', 'delivered', 1
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.seq_by_minute (minute, seq)
-SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', {ROWS} - n
+SELECT date_trunc('minute', statement_timestamp()) - n * interval '1 minute', {ROWS} - n
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_key (id, client_id, secret_hash, merchant_id, name, created_by)
 OVERRIDING SYSTEM VALUE
