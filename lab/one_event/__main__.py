@@ -109,6 +109,8 @@ async def _deliver(postgres: EmbeddedPostgres, folder: Path) -> tuple[datetime, 
         await admin.insert_endpoint(MERCHANT, receiver.url(MERCHANT), keyring.seal(MERCHANT, secret), keyring)
         await stack.enter_async_context(run.running(settings))
         for charge in ("ch_before", "ch_1"):
+            # What was done for the one before ended in an earlier millisecond.
+            await admin.connection.execute(WAIT)
             began = await producer.fetchval(NOW)
             charged = json.dumps({"id": charge})
             written = await producer.fetchval(INSERT, MERCHANT, "charge.succeeded", charged)

@@ -6,6 +6,7 @@ merchants four each, half of what was ever there is dead, and the logs and the c
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from webhook_dispatcher.storage.statements import load
 
@@ -16,6 +17,8 @@ OWING = 5_000
 ASKED = 100
 RETRIED = ASKED // 3
 FIRST_OF_LANES = HOT + OWING
+FINISHED_AT = f"'{datetime.now(UTC):%Y-%m-%d %H}:00+00'"
+"""Of all that the log holds: one instant, whichever hour begins while rows are written or asked for."""
 NAMED = "m" * 120
 """What merchants' ids begin with. Their indexes are a level higher than those of numbers, and look dearer."""
 HOT_ONE = "h" * 128
@@ -87,7 +90,7 @@ INSERT INTO webhook.delivery_log (
 SELECT
     {2 * ROWS} + n, lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 'charge.succeeded',
     clock_timestamp(), '{{}}', CASE WHEN n % 2 = 0 THEN 'failed' ELSE 'delivered' END,
-    CASE WHEN n % 2 = 0 THEN 'exhausted' END, 1, date_trunc('hour', clock_timestamp())
+    CASE WHEN n % 2 = 0 THEN 'exhausted' END, 1, {FINISHED_AT}
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
 SELECT
@@ -233,7 +236,6 @@ WAITING = str(ROWS // 4 + 3 * ASKED + 1)
 IDS = _listed([_uuid(_seq(event)) for event in EVENTS])
 LOGGED_IDS = _listed([_uuid(LOGGED + n) for n in range(ASKED)])
 LOGGED_FOR = f"'{NAMED}2'"
-FINISHED_AT = "date_trunc('hour', clock_timestamp())"
 RANGE = ("NULL", LONG_AGO, "0", "'infinity'")
 
 DAYS = ("'-infinity'", "'infinity'")
