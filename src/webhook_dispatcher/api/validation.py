@@ -84,7 +84,7 @@ def from_strings(model: type[M], fields: Mapping[str, str], language: Language) 
 
 
 def refuse_field(field: str, kind: str, language: Language) -> ApiError:
-    """Refuse one field for what no model sees. kind: a key of a text."""
+    """Refuse one field for what no model sees. kind: the key of its text, behind `field.`."""
     return ApiError(
         VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language)),)
     )
@@ -138,18 +138,14 @@ def _detail(error: ErrorDetails, language: Language) -> Detail:
 
 
 def _said(kind: str, values: Mapping[str, Any], language: Language) -> str:
-    otherwise = words.template("field.otherwise", language)
     if isinstance(values.get("ge", values.get("lt")), str):
         kind = INSTANTS.get(kind, kind)
-    try:
-        text = words.template(f"field.{SAME_AS.get(kind, kind)}", language)
-    except KeyError:
-        return otherwise
-    needed = {name for _, name, _, _ in Formatter().parse(text) if name}
-    shown = {
-        name: _chosen(value, language) if name == "expected" else value for name, value in values.items()
-    }
-    return text.format_map(shown) if needed <= values.keys() else otherwise
+    text = words.find(f"field.{SAME_AS.get(kind, kind)}", language)
+    if text is None or not {name for _, name, _, _ in Formatter().parse(text) if name} <= values.keys():
+        return words.template("field.otherwise", language)
+    if "expected" in values:
+        values = {**values, "expected": _chosen(values["expected"], language)}
+    return text.format_map(values)
 
 
 def _chosen(expected: str, language: Language) -> str:

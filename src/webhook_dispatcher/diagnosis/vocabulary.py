@@ -57,18 +57,12 @@ def parts(said: Said, language: Language, zone: tzinfo) -> Iterator[Part]:
 
 def label(word: Word, language: Language) -> str:
     """Write a value of a closed list as it stands in a table; a value that we do not know, as it is."""
-    try:
-        return words.template(f"label.{word.kind}.{word.value}", language)
-    except KeyError:
-        return amounts.printable(word.value)
+    return words.find(f"label.{word.kind}.{word.value}", language) or amounts.printable(word.value)
 
 
 def is_known(word: Word) -> bool:
     """Tell whether there is a label for a value."""
-    try:
-        return bool(words.template(f"label.{word.kind}.{word.value}", DEFAULT))
-    except KeyError:
-        return False
+    return words.find(f"label.{word.kind}.{word.value}", DEFAULT) is not None
 
 
 def choices(kind: str) -> tuple[str, ...]:

@@ -16,13 +16,19 @@ def template(key: str, language: Language, count: int | None = None) -> str:
 
     Errors: KeyError, where there is no such text.
     """
+    found = find(key, language, count)
+    if found is None:
+        raise KeyError(key)
+    return found
+
+
+def find(key: str, language: Language, count: int | None = None) -> str | None:
+    """Return the same; None where there is no such text."""
     words = _catalogue(language)
     found = key if count is None else words.ngettext(key, key, count)
     if found == key:
         found = words.gettext(key)
-    if found == key:
-        raise KeyError(key)
-    return found
+    return None if found == key else found
 
 
 @cache
