@@ -80,7 +80,7 @@ class Daemon:
             await self.claims.create_lanes(leased.missing)
             missing = dict.fromkeys(leased.missing, head)
             leases += (await self.claims.lease(missing, lease)).leases
-        return sorted(leases, key=lambda lease: lease.merchant_id)
+        return sorted(leases, key=lambda lease: lease.lane)
 
     async def claim(self, merchant: str, *, lease: timedelta = LEASE) -> tuple[Lease, list[Event]]:
         """Lease one lane and read it from its beginning."""

@@ -141,7 +141,7 @@ async def test_row_held_by_an_operator_stalls_no_lane(storage: StorageHarness) -
         await storage.db.execute("SELECT pg_cancel_backend($1)", pid)
         await asyncio.gather(claim, return_exceptions=True)
 
-        assert [lease.merchant_id for lease in await here.lease("m1", "m2")] == ["m1", "m2"]
+        assert [lease.lane for lease in await here.lease("m1", "m2")] == ["m1", "m2"]
         assert seqs(await here.read("m1") + await here.read("m2")) == [free, held]
 
 

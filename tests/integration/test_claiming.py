@@ -27,7 +27,7 @@ async def test_missing_lanes_are_told_made_and_leased(storage: StorageHarness, h
     heads = {"m1": 1, "m2": 1}
     await here.lease("m2", lease=LAPSED)
     leased = await here.claims.lease(heads, LEASE)
-    assert ([lease.merchant_id for lease in leased.leases], leased.missing, leased.locked) == (
+    assert ([lease.lane for lease in leased.leases], leased.missing, leased.locked) == (
         ["m2"],
         ("m1",),
         (),
@@ -59,7 +59,7 @@ async def test_lane_that_another_transaction_is_making_keeps_the_others_back_fro
     async with maker.transaction():
         await maker.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m2')")
         assert await here.claims.create_lanes(["m1", "m2", "m3"]) == ("m2",)
-    assert [lease.merchant_id for lease in await here.lease("m1", "m2", "m3")] == ["m1", "m2", "m3"]
+    assert [lease.lane for lease in await here.lease("m1", "m2", "m3")] == ["m1", "m2", "m3"]
 
 
 async def test_lapsed_lane_goes_to_the_next_under_another_epoch(
@@ -108,7 +108,7 @@ async def test_lane_that_may_not_be_served_is_not_leased(
     await here.lease("free", "m", lease=LAPSED)
     await storage.db.execute(obstacle)
     before = await storage.lane("m")
-    leased = [lease.merchant_id for lease in await here.lease("free", "m")]
+    leased = [lease.lane for lease in await here.lease("free", "m")]
     assert leased == ([] if "state" in obstacle else ["free"])
     assert await storage.lane("m") == before
 
@@ -122,7 +122,7 @@ async def test_lane_held_by_an_operator_is_passed_over_and_told_apart(
     async with operator.transaction():
         await operator.execute("SELECT FROM webhook.lane WHERE merchant_id IN ('m', 'held') FOR UPDATE")
         leased = await here.claims.lease({"free": 1, "m": 1, "held": 1}, LEASE)
-        assert [lease.merchant_id for lease in leased.leases] == ["free"]
+        assert [lease.lane for lease in leased.leases] == ["free"]
         assert (leased.missing, leased.locked) == ((), ("m",))
 
 
@@ -132,11 +132,11 @@ async def test_lease_tells_when_the_endpoint_was_removed_and_forgets_the_recall(
     await storage.db.execute(ADD_ENDPOINT, "m", "https://m.example", await storage.now())
     await here.lease("m")
     await storage.db.execute("DELETE FROM webhook.endpoint")
-    assert (await here.claims.read_recalls()).merchants == {"m"}
+    assert (await here.claims.read_recalls()).lanes == {"m"}
     await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
     (lease,) = await here.lease("m")
     assert isinstance(lease.endpoint_removed_at, datetime)
-    assert (await here.claims.read_recalls()).merchants == frozenset()
+    assert (await here.claims.read_recalls()).lanes == frozenset()
 
 
 async def test_pause_recalls_leased_lanes_and_is_shown_when_it_is_for_everything(
@@ -149,7 +149,7 @@ async def test_pause_recalls_leased_lanes_and_is_shown_when_it_is_for_everything
         for merchant in ("held", "lapsed", "free"):
             await transaction.pause(merchant, True)
     recalls = await here.claims.read_recalls()
-    assert (recalls.everything_is_paused, recalls.merchants) == (False, frozenset({"held", "lapsed"}))
+    assert (recalls.everything_is_paused, recalls.lanes) == (False, frozenset({"held", "lapsed"}))
     async with PostgresControls(here.pool).transaction() as transaction:
         await transaction.pause(None, True)
     assert (await here.claims.read_recalls()).everything_is_paused

@@ -31,7 +31,7 @@ async def crowd(storage: StorageHarness) -> asyncpg.Connection:
 async def _round(here: Daemon, most: int) -> list[str]:
     cursor, found = START, list[str]()
     while due := await here.claims.find_due(cursor, most):
-        found += [lane.merchant_id for lane in due]
+        found += [cursor.lane for cursor in due]
         cursor = due[-1]
     return found
 
@@ -103,4 +103,4 @@ async def test_a_cursor_is_a_place_in_the_order_and_no_lane_need_stand_there(
     await storage.insert_due("b", -10)
     between = await storage.now() - timedelta(seconds=15)
     due = await here.claims.find_due(DueCursor(between.isoformat(), "zzz"), 9)
-    assert [lane.merchant_id for lane in due] == ["b"]
+    assert [cursor.lane for cursor in due] == ["b"]

@@ -73,13 +73,13 @@ async def test_sweep_goes_round_with_so_many_probes_at_a_time(storage: StorageHa
     after = ""
     while probes := await here.claims.sweep(after, 2):
         assert len(probes) <= 2
-        assert [(probe.merchant_id, probe.head_seq) for probe in probes] == [
-            (probe.merchant_id, heads[probe.merchant_id]) for probe in probes
+        assert [(probe.lane, probe.head_seq) for probe in probes] == [
+            (probe.lane, heads[probe.lane]) for probe in probes
         ]
-        round_of_names += [probe.merchant_id for probe in probes]
-        after = probes[-1].merchant_id
+        round_of_names += [probe.lane for probe in probes]
+        after = probes[-1].lane
     assert round_of_names == ["B", "a", "b", "c", "\u00e9"]  # by bytes, whatever the database's collation
-    assert [probe.merchant_id for probe in await here.claims.sweep("", 1)] == ["B"]
+    assert [probe.lane for probe in await here.claims.sweep("", 1)] == ["B"]
 
 
 async def test_sweep_sees_only_what_is_owed_in_order(storage: StorageHarness, here: Daemon) -> None:
@@ -99,7 +99,7 @@ async def test_sweep_tells_which_lanes_are_free(storage: StorageHarness, here: D
     await storage.db.execute(
         "UPDATE webhook.lane SET paused = merchant_id = 'paused', recalled = merchant_id = 'recalled'"
     )
-    free = {probe.merchant_id: probe.is_free for probe in await here.claims.sweep("", 10)}
+    free = {probe.lane: probe.is_free for probe in await here.claims.sweep("", 10)}
     assert free == {
         "lapsed": True,
         "leased": False,
@@ -116,5 +116,5 @@ async def test_what_was_committed_late_is_reached_through_the_sweep(
     (late, *_) = await storage.insert("m", *["{}"] * 3)
     await storage.db.execute("INSERT INTO webhook.lane (merchant_id, from_seq) VALUES ('m', $1)", late + 1)
     (probe,) = await here.claims.sweep("", 10)
-    (lease,) = await here.lease(probe.merchant_id, head=probe.head_seq)
+    (lease,) = await here.lease(probe.lane, head=probe.head_seq)
     assert [event.seq for event in await here.read("m", after=lease.from_seq)] == [late, late + 1, late + 2]

@@ -312,7 +312,7 @@ async def test_what_is_owed_and_old_is_skipped_and_its_lane_recalled(
     for seq in (elsewhere, young, again):
         assert await storage.owed(seq) is not None
     assert (await storage.lane("m"))["recalled"]
-    assert lease.merchant_id == "m"
+    assert lease.lane == "m"
     assert await skip(transaction, Skip(None, before)) == {"charge.created": 1}
     assert (await storage.lane("n"))["merchant_id"] == "n", "made, so that nobody leases it meanwhile"
 

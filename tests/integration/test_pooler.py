@@ -230,7 +230,7 @@ async def test_daemons_claim_and_record_beside_each_other(
             daemon = Daemon(name, PostgresClaims(own, name), PostgresRecords(own), own)
             while await own.fetchval("SELECT EXISTS (SELECT FROM webhook.outbox)"):
                 for lease in await daemon.lease(*merchants, head=1):
-                    events = await daemon.read(lease.merchant_id, run=2)
+                    events = await daemon.read(lease.lane, run=2)
                     at = datetime.now(UTC)
                     records = [answered(event, lease.epoch, at, 200) for event in events]
                     turn = LaneTurn(lease, True, max(seqs(events), default=0))

@@ -97,9 +97,7 @@ async def _two_hundred_in_flight(
     leases = await here.lease(*merchants)
     at = await storage.now()
     records = [
-        answered(event, lease.epoch, at, 200)
-        for lease in leases
-        for event in await here.read(lease.merchant_id)
+        answered(event, lease.epoch, at, 200) for lease in leases for event in await here.read(lease.lane)
     ]
     return records, [LaneTurn(lease, True) for lease in leases]
 

@@ -218,14 +218,14 @@ async def test_wait_of_a_recalled_lane_is_dropped(storage: StorageHarness, here:
     """The endpoint came while the holder, not knowing it, gave the lane back to wait for one."""
     (lease,) = await here.lease("m")
     await storage.db.execute(CONFIGURE, "m", "https://m.example")
-    assert (await here.claims.read_recalls()).merchants == {"m"}
+    assert (await here.claims.read_recalls()).lanes == {"m"}
     kept = await here.records.write([], [LaneTurn(lease, False)], LEASE)
     assert (kept.kept, kept.recalled) == (("m",), ("m",))
 
     turn = LaneTurn(lease, True, 0, await storage.now() + MINUTE)
     assert (await here.records.write([], [turn], LEASE)).released == ("m",)
-    assert (await here.claims.read_recalls()).merchants == frozenset()
-    assert [lease.merchant_id for lease in await here.lease("m")] == ["m"]
+    assert (await here.claims.read_recalls()).lanes == frozenset()
+    assert [lease.lane for lease in await here.lease("m")] == ["m"]
 
 
 async def test_retry_at_comes_down_to_what_is_due_and_never_rises(

@@ -20,11 +20,11 @@ async def test_lanes_of_the_dead_alone_are_free(storage: StorageHarness, here: D
     await dead.lease("idle", "owing")
     await here.lease("held")
     released = await here.claims.release_all_of("dead")
-    lanes = sorted(released.lanes, key=lambda lane: lane.merchant_id)
+    lanes = sorted(released.lanes, key=lambda swept: swept.lane)
     assert lanes == [SweptLane("idle", 0, True), SweptLane("owing", owed, True)]
     assert await here.claims.release_all_of("dead") == await here.claims.release_all_of("nobody")
     there = await storage.daemon("there")
-    assert [lease.merchant_id for lease in await there.lease("held", "idle", "owing")] == ["idle", "owing"]
+    assert [lease.lane for lease in await there.lease("held", "idle", "owing")] == ["idle", "owing"]
 
 
 async def test_retries_of_the_dead_alone_are_due(storage: StorageHarness, here: Daemon, dead: Daemon) -> None:

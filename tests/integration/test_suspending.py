@@ -64,7 +64,7 @@ async def suspending(storage: StorageHarness) -> PostgresSuspensions:
 
 async def suspend(storage: StorageHarness) -> list[str]:
     suspended = await (await suspending(storage)).suspend(AFTER, INTERVAL, 100)
-    return [merchant.merchant_id for merchant in suspended]
+    return [lane.lane for lane in suspended]
 
 
 async def suspended(storage: StorageHarness, merchant: str = "m") -> StorageHarness:
@@ -158,8 +158,8 @@ async def test_who_is_paused_or_has_no_endpoint_is_not(storage: StorageHarness, 
 async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: StorageHarness) -> None:
     await fail(storage, "$platform")
     await fail(storage)
-    (merchant,) = await (await suspending(storage)).suspend(AFTER, INTERVAL, 100)
-    assert (merchant.merchant_id, merchant.is_told) == ("m", True)
+    (suspended,) = await (await suspending(storage)).suspend(AFTER, INTERVAL, 100)
+    assert (suspended.lane, suspended.is_reported) == ("m", True)
     told = await storage.db.fetchrow("SELECT merchant_id, type, object FROM webhook.outbox")
     assert told is not None
     lane = await storage.lane("m")
@@ -181,7 +181,7 @@ async def test_a_leased_lane_is_recalled_and_its_holder_does_not_end_the_rest(
     here = await storage.daemon("here")
     lease, _ = await here.claim("m")
     assert await suspend(storage) == ["m"]
-    assert (await here.claims.read_recalls()).merchants == {"m"}
+    assert (await here.claims.read_recalls()).lanes == {"m"}
     await here.records.write([], [LaneTurn(lease, True, 0, None)], LEASE)
     assert await seconds_to_rest(storage) > 3000
     assert await here.lease("m") == []

@@ -83,7 +83,7 @@ async def test_one_damaged_due_row_refuses_a_whole_claim_and_all_others_are_clai
     with pytest.raises(StatementRefused):
         await claims.claim_longest_due(200, PLACES, 200, LEASE)
     named = await claims.name_due(merchants, PLACES, [])
-    assert sorted(row.seq for row in named if row.merchant_id == "m3") == bad
+    assert sorted(row.seq for row in named if row.lane == "m3") == bad
     assert len(named) == len(bad) + 6
     for row in named:
         if row.seq in bad:

@@ -115,7 +115,7 @@ async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_unde
     merchants = [f"m{number:03}" for number in range(MAX_ACTIVE_LANES + 1)]
     async with harness.open(*merchants, "slow", "slower") as group:
         for merchant in ("slow", "slower"):
-            harness.instruments.merchants.learn(merchant, Outcome.TIMEOUT, 10.0)
+            harness.instruments.health.learn(merchant, Outcome.TIMEOUT, 10.0)
         harness.database.insert(make_event(1001, "slow"), make_event(1002, "slower"))
         await harness.dispatcher.step(group)
         harness.database.insert(

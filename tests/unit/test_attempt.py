@@ -12,7 +12,7 @@ from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from tests.unit.loop_turns import until
 from webhook_dispatcher.dispatch.attempt import KEY_REPORT_TIME, Attempter
-from webhook_dispatcher.dispatch.health.merchants import Health
+from webhook_dispatcher.dispatch.health.lanes import Health
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
@@ -35,7 +35,7 @@ class AttempterHarness:
         self.sender.on_post = lambda: self.clock.advance(1.5)
         self.metrics = Metrics("test")
         instruments = Instruments.of(self.clock, self.metrics)
-        self.merchants = instruments.merchants
+        self.health = instruments.health
         self.database_clock = instruments.database_clock
         self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
 
@@ -50,7 +50,7 @@ async def test_a_costly_attempt_makes_its_merchant_slow(result: Answer | Failure
     harness = AttempterHarness(result)
     harness.sender.on_post = lambda: None
     await harness.attempt(make_event(5))
-    assert harness.merchants.of(make_event(5).merchant_id) is Health.SUSPECT
+    assert harness.health.of(make_event(5).merchant_id) is Health.SUSPECT
 
 
 @pytest.fixture

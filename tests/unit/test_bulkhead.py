@@ -14,7 +14,7 @@ from tests.unit.loop_turns import quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import retries
 from webhook_dispatcher.dispatch import sweep as sweeping
-from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
+from webhook_dispatcher.dispatch.health.lanes import SLOW, Health, Slots
 from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
 from webhook_dispatcher.dispatch.retries import DueLanes, Step
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, Lease, SweptLane
@@ -50,7 +50,7 @@ TARPITS = [f"tarpit{number}" for number in range(20)]
 async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
     harness = DispatcherHarness(max_lanes=MOST)
     hang(harness, is_tarpit)
-    standings = harness.instruments.merchants
+    standings = harness.instruments.health
     for name in TARPITS:
         standings.learn(name, Outcome.TIMEOUT, 10.0)
     async with harness.open(*TARPITS, "m") as group:
@@ -70,7 +70,7 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
     async with harness.open("good", "slow") as group:
         harness.database.insert(make_event(1, "good"))
         await harness.rounds(group)
-        harness.instruments.merchants.learn("slow", Outcome.TIMEOUT, 10.0)
+        harness.instruments.health.learn("slow", Outcome.TIMEOUT, 10.0)
         harness.dispatcher._ready.add("slow")
         session = LaneSession(Lease("good", 1, 0, None, False, NOW), harness.memory, 0.0, 0.0)
         harness.dispatcher._wake.clear()
@@ -88,7 +88,7 @@ async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
     harness = DispatcherHarness(max_lanes=1000)
     hang(harness, is_tarpit)
     for name in TARPITS:
-        harness.instruments.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+        harness.instruments.health.learn(name, Outcome.TIMEOUT, 10.0)
     async with harness.open(*TARPITS, "m") as group:
         ballast = make_event(999, object=b"x" * (MAX_BYTES // 2))
         harness.memory.reserve(ballast)
@@ -117,10 +117,10 @@ class Pages(FakeClaims):
         super().__init__(database)
         self.asked: list[str] = []
 
-    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
-        self.asked.append(after_merchant)
+    async def sweep(self, after_lane: str, page_size: int) -> list[SweptLane]:
+        self.asked.append(after_lane)
         names = [f"m{number:02}" for number in range(2 * page_size + 1)]
-        return [SweptLane(name, 1, is_free=True) for name in names if name > after_merchant][:page_size]
+        return [SweptLane(name, 1, is_free=True) for name in names if name > after_lane][:page_size]
 
 
 async def test_the_sweep_hurries_for_news_and_rests_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
     hang(harness, is_tarpit)
     harness.database.configure(*TARPITS)
     harness.claims.due_since = {"m": "9"}  # due later than all of them
-    harness.merchants.learn("m", Outcome.DELIVERED, SLOW / 10)
+    harness.health.learn("m", Outcome.DELIVERED, SLOW / 10)
     harness.owe_of(TARPITS, 1)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         for _ in range(5):
@@ -173,7 +173,7 @@ def owe(harness: RetrierHarness, *merchants: str) -> DueLanes:
     harness.claims.retries = [
         ClaimedRetry(make_event(seq, name, attempts=1), 1, None) for seq, name in enumerate(merchants, 1)
     ]
-    return DueLanes(harness.claims, harness.merchants)
+    return DueLanes(harness.claims, harness.health)
 
 
 async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,15 +181,15 @@ async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: p
     harness = RetrierHarness()
     lanes = owe(harness, *TARPITS[:7], "well")
     for name in TARPITS:
-        harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+        harness.health.learn(name, Outcome.TIMEOUT, 10.0)
     full = {Health.SUSPECT: SUSPECTS}
     found = []
     for round_goes_on in (True, True, False):
         picked = await lanes.pick(Slots(MOST, full), 1, 10)
-        found += picked.merchants
+        found += picked.lanes
         assert picked.round_goes_on == round_goes_on
     assert (found, harness.claims.looks[0]) == (["well"], START)
-    assert (await lanes.pick(Slots(MOST, full), 1, 10)).merchants == []
+    assert (await lanes.pick(Slots(MOST, full), 1, 10)).lanes == []
     assert harness.claims.looks[3] == START
 
 
@@ -198,9 +198,9 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
     names = TARPITS[:5]
     lanes = owe(harness, *names)
     for name in names:
-        harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+        harness.health.learn(name, Outcome.TIMEOUT, 10.0)
     taken = [await lanes.pick(Slots(MOST, {Health.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
-    picked = [name for some in taken for name in some.merchants]
+    picked = [name for some in taken for name in some.lanes]
     assert (picked[:5], set(picked[5:])) == (names, set(names))
 
 
@@ -212,8 +212,8 @@ async def test_a_lane_due_before_the_probed_has_its_turn(look: int, monkeypatch:
     held = set(colluders)
     harness.claims.retries = [ClaimedRetry(make_event(1, name, attempts=1), 1, None) for name in colluders]
     harness.claims.due_since = {name: f"{number:04}" for number, name in enumerate(colluders)}
-    harness.merchants._held = held
-    lanes = DueLanes(harness.claims, harness.merchants)
+    harness.health._held = held
+    lanes = DueLanes(harness.claims, harness.health)
     for number in range(100, 300):
         if number == 200:
             harness.claims.retries.append(ClaimedRetry(make_event(2, "honest", attempts=1), 1, None))
@@ -230,17 +230,17 @@ async def test_a_lane_due_before_the_probed_has_its_turn(look: int, monkeypatch:
 async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
     harness = RetrierHarness()
     lanes = owe(harness, "a", "b", "c", "d")
-    assert (await lanes.pick(Slots(100, {}), 2, 4)).merchants == ["a", "b"]
+    assert (await lanes.pick(Slots(100, {}), 2, 4)).lanes == ["a", "b"]
     assert harness.claims.looks == [START]
-    assert (await lanes.pick(Slots(MOST, {Health.HEALTHY: MOST - 3}), 2, 10)).merchants == ["c", "d"]
+    assert (await lanes.pick(Slots(MOST, {Health.HEALTHY: MOST - 3}), 2, 10)).lanes == ["c", "d"]
     assert harness.claims.looks[1] == DueCursor("0", "b")
 
 
 async def test_no_more_lanes_of_a_kind_are_named_than_have_places() -> None:
     harness = RetrierHarness()
     lanes = owe(harness, *"abcdef", "good")
-    harness.merchants.learn("good", Outcome.DELIVERED, SLOW / 10)
-    assert (await lanes.pick(Slots(MOST, {Health.SUSPECT: DOUBTFUL - 2}), 1, 10)).merchants == [
+    harness.health.learn("good", Outcome.DELIVERED, SLOW / 10)
+    assert (await lanes.pick(Slots(MOST, {Health.SUSPECT: DOUBTFUL - 2}), 1, 10)).lanes == [
         "a",
         "b",
         "good",
@@ -251,7 +251,7 @@ async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent(monkeypatch: 
     monkeypatch.setattr(retries, "LOOK", 3)
     harness = RetrierHarness(most=MOST)
     for name in TARPITS[:7]:
-        harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+        harness.health.learn(name, Outcome.TIMEOUT, 10.0)
     harness.owe_of(TARPITS[:7], 1)
     harness.retrier._in_flight.update({TARPITS[0]: SUSPECTS})
     async with asyncio.TaskGroup() as group:

@@ -13,7 +13,7 @@ from tests.unit.harnesses.retrier import RetrierHarness
 from tests.unit.loop_turns import quiet
 from webhook_dispatcher.dispatch import attempt
 from webhook_dispatcher.dispatch.finding import ReadyLanes
-from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots
 from webhook_dispatcher.dispatch.health.own_faults import PROBE_INTERVAL, OwnFaults
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, may_always
 
@@ -129,7 +129,7 @@ def hold(faults: OwnFaults, merchants: list[str]) -> None:
 
 def test_who_is_let_go_waits_with_the_others_again() -> None:
     held = {"a", "b"}
-    lanes = ReadyLanes(MerchantHealth(FakeClock(), held))
+    lanes = ReadyLanes(LaneHealth(FakeClock(), held))
     for name in "abc":
         lanes.add(name, ord(name))
     room = Slots(10, {})
@@ -142,7 +142,7 @@ def test_who_is_let_go_waits_with_the_others_again() -> None:
 
 def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
     held: set[str] = set()
-    lanes = ReadyLanes(MerchantHealth(FakeClock(), held))
+    lanes = ReadyLanes(LaneHealth(FakeClock(), held))
     lanes.add("a", 1)
     held.add("a")
     assert (lanes.take(9, Slots(10, {})), lanes.waiting(Slots(10, {}))) == ({}, 0)
@@ -150,7 +150,7 @@ def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
 
 def test_every_other_probe_is_of_one_that_worked_lately() -> None:
     held = {f"new{number}" for number in range(6)} | {"good", "better"}
-    lanes = ReadyLanes(MerchantHealth(FakeClock(), held, {"good", "better"}.__contains__))
+    lanes = ReadyLanes(LaneHealth(FakeClock(), held, {"good", "better"}.__contains__))
     for name in sorted(held, reverse=True):
         lanes.add(name)
     probed = [list(lanes.take(9, Slots(10, {}, probes=1))) for _ in held]

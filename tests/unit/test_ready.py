@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.dispatch import finding
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes
-from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots
 from webhook_dispatcher.domain.verdict import Outcome
 
 NOTICES = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50) | st.just(NO_STRAGGLER)))
@@ -15,17 +15,17 @@ KINDS = st.lists(st.sampled_from(Health), max_size=30)
 
 
 def make_lanes(**standings: Health) -> ReadyLanes:
-    known = MerchantHealth(FakeClock())
-    for merchant_id, standing in standings.items():
-        teach(known, merchant_id, standing)
+    known = LaneHealth(FakeClock())
+    for lane, standing in standings.items():
+        teach(known, lane, standing)
     return ReadyLanes(known)
 
 
-def teach(standings: MerchantHealth, merchant_id: str, standing: Health) -> None:
+def teach(standings: LaneHealth, lane: str, standing: Health) -> None:
     """Let a merchant that nothing was known of have a standing."""
     if standing is not Health.UNKNOWN:
         outcome = Outcome.DELIVERED if standing is Health.HEALTHY else Outcome.TIMEOUT
-        standings.learn(merchant_id, outcome, 0.1)
+        standings.learn(lane, outcome, 0.1)
 
 
 def room(most: int = 1000, **taken: int) -> Slots:
@@ -43,8 +43,8 @@ def test_beyond_the_bound_new_merchants_are_left_to_the_sweep() -> None:
 @given(NOTICES, st.integers(0, 10))
 def test_every_merchant_is_taken_once_with_its_lowest_head(notices: list[tuple[str, int]], most: int) -> None:
     lanes = make_lanes()
-    for merchant_id, seq in notices:
-        lanes.add(merchant_id, seq)
+    for lane, seq in notices:
+        lanes.add(lane, seq)
     first, rest = lanes.take(most, room()), lanes.take(100, room())
     assert not first.keys() & rest.keys()
     lowest = {name: min(seq for other, seq in notices if other == name) for name, _ in notices}
@@ -54,8 +54,8 @@ def test_every_merchant_is_taken_once_with_its_lowest_head(notices: list[tuple[s
 def test_suspects_do_not_stand_in_front_of_others() -> None:
     suspects = [f"s{number}" for number in range(10)]
     lanes = make_lanes(**dict.fromkeys(suspects, Health.SUSPECT), good=Health.HEALTHY)
-    for merchant_id in (*suspects, "unknown", "good"):
-        lanes.add(merchant_id)
+    for lane in (*suspects, "unknown", "good"):
+        lanes.add(lane)
     taken = lanes.take(9, room(8))
     assert list(taken) == ["s0", "s1", "s2", "s3", "unknown", "good"]
     assert lanes.waiting(room(8, suspect=4)) == 0
@@ -66,7 +66,7 @@ def test_suspects_do_not_stand_in_front_of_others() -> None:
 def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
     lanes = make_lanes(a=Health.HEALTHY)
     lanes.add("a", 3)
-    teach(lanes._merchants, "a", Health.SUSPECT)
+    teach(lanes._health, "a", Health.SUSPECT)
     full = room(8, suspect=4)
     assert (lanes.waiting(full), lanes.take(9, full), lanes.waiting(full)) == (1, {}, 0)
     assert lanes.take(9, room(8, suspect=3)) == {"a": 3}
@@ -75,7 +75,7 @@ def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
 def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again() -> None:
     lanes = make_lanes(a=Health.SUSPECT)
     lanes.add("a", 3)
-    teach(lanes._merchants, "a", Health.HEALTHY)
+    teach(lanes._health, "a", Health.HEALTHY)
     lanes.add("a", 5)
     assert (len(lanes.kinds), lanes.take(9, room(8, suspect=8 - 1))) == (1, {"a": 3})
 
@@ -84,12 +84,12 @@ def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again()
 def test_nobody_starves_and_each_kind_has_order(kinds: list[Health], most: int, data: st.DataObject) -> None:
     names = {f"m{number}": kind for number, kind in enumerate(kinds)}
     lanes = make_lanes(**names)
-    for merchant_id in names:
-        lanes.add(merchant_id)
+    for lane in names:
+        lanes.add(lane)
     order: list[str] = []
     held: list[str] = []
     for _ in range(200):
-        taken = lanes.take(most, Slots(most, lanes._merchants.tally(held)))
+        taken = lanes.take(most, Slots(most, lanes._health.tally(held)))
         order += taken
         held += taken
         # Places become free one by one, in any order; whoever had one wants another at once.

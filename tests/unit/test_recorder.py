@@ -27,7 +27,7 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement(harness: RecorderHa
     harness.step()
     [(seqs, turns)] = harness.records.statements
     assert seqs == [10, 11, 12]
-    assert [(turn.lease.merchant_id, turn.is_over) for turn in turns] == [
+    assert [(turn.lease.lane, turn.is_over) for turn in turns] == [
         ("m0", False),
         ("m1", False),
         ("m2", False),

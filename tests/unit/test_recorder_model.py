@@ -52,7 +52,7 @@ class Model:
         """Check what must hold when a lane is given back."""
         assert session.unwritten == 0, "given back before its last outcome"
         assert session.state is SessionState.OVER
-        assert self.sessions.pop(session.lease.merchant_id) is session, "closed twice"
+        assert self.sessions.pop(session.lease.lane) is session, "closed twice"
 
     def act(self, action: str, merchant_id: str, number: int) -> None:
         getattr(self, f"do_{action}")(merchant_id, number)

@@ -156,7 +156,7 @@ def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_released(harn
     locked = [harness.session(f"l{seq}", seq) for seq in range(1, MIN_BATCH + 1)]
     free = harness.session("m", MIN_BATCH + 1)
     for session in locked:
-        harness.database.lanes[session.lease.merchant_id].is_locked = True
+        harness.database.lanes[session.lease.lane].is_locked = True
     for session in (*locked, free):
         harness.end(session)
     harness.step()

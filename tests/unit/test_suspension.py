@@ -32,7 +32,7 @@ class FakeSuspensions:
 
     async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
         self.asked.append((after, interval))
-        return [Suspended(f"m{n}", NOW, is_told=n > 0) for n in range(min(self.to_suspend, limit))]
+        return [Suspended(f"m{n}", NOW, is_reported=n > 0) for n in range(min(self.to_suspend, limit))]
 
     async def lift(self, limit: int) -> list[str]:
         self.asked.append("lift")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.fakes.clock import FakeClock
-from webhook_dispatcher.dispatch.health.merchants import (
+from webhook_dispatcher.dispatch.health.lanes import (
     MIN_ORIGINS,
     NO_ADDRESS,
     RECENT,

@@ -23,7 +23,7 @@ class Heads(FakeClaims):
         super().__init__(database)
         self.asked = 0
 
-    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
+    async def sweep(self, after_lane: str, page_size: int) -> list[SweptLane]:
         self.asked += 1
         if self.asked == 1:
             self.database.clock.advance(OUTAGE)

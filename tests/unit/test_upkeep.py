@@ -82,8 +82,8 @@ class FakeUpkeep:
         self.done.append(("clear console", None))
         return self.expired
 
-    async def correct_lanes(self, after_merchant: str, page_size: int, waits: LongestWaits) -> Corrected:
-        self.done.append(("correct", after_merchant))
+    async def correct_lanes(self, after_lane: str, page_size: int, waits: LongestWaits) -> Corrected:
+        self.done.append(("correct", after_lane))
         return self.pages.pop(0)
 
     async def correct_others(self, waits: LongestWaits) -> None:
@@ -225,9 +225,9 @@ class Lanes(FakeClaims):
         super().__init__(FakeDatabase())
         self.asked: list[str] = []
 
-    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
-        self.asked.append(after_merchant)
-        return [(name, False) for name in "abcde" if name > after_merchant][:probes]
+    async def mend_retries(self, after_lane: str, probes: int) -> list[tuple[str, bool]]:
+        self.asked.append(after_lane)
+        return [(name, False) for name in "abcde" if name > after_lane][:probes]
 
 
 async def test_lanes_are_mended_page_by_page_and_round_after_round(monkeypatch: pytest.MonkeyPatch) -> None:

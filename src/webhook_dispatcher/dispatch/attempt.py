@@ -1,7 +1,7 @@
 """One attempt: render, sign, send, judge; and the records of rows that are finished without being sent.
 
 Whatever is wrong with a row, a URL or an answer becomes an outcome, not an exception. What counts as a
-time-out is decided by the sender (transport), what counts as slow by merchants.SLOW, and whether a failure
+time-out is decided by the sender (transport), what counts as slow by health.lanes.SLOW, and whether a failure
 counts against the merchant by own_faults.
 Three kinds of rows are not sent: the merchant has no endpoint, its secret cannot be opened (or we lack its
 key), or the row itself breaks a rule (Event.fault).
@@ -70,7 +70,7 @@ class Attempter:
         self._database_clock = instruments.database_clock
         self._own_faults = instruments.own_faults
         self._metrics = instruments.metrics
-        self._merchants = instruments.merchants
+        self._health = instruments.health
         # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
         self._logged: set[str] = set()
@@ -145,12 +145,12 @@ class Attempter:
         started = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         self.in_flight += 1
-        ticket = self._merchants.started(event.merchant_id)
+        ticket = self._health.started(event.lane)
         try:
             result = await self._send(event, endpoint, secrets, may_send)
         finally:
             self.in_flight -= 1
-            self._merchants.finished(ticket)
+            self._health.finished(ticket)
         took = self._clock.elapsed() - started - result.lingered
         outcome = result.outcome
         is_delivered = outcome is Outcome.DELIVERED
@@ -192,8 +192,8 @@ class Attempter:
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, result: Answer | Failure
     ) -> Record:
         """Judge an attempt, count it and say so in the log; return the record that is to be written."""
-        self._merchants.learn(
-            event.merchant_id, attempt.outcome, attempt.duration_ms / 1000, is_costly=result.is_costly
+        self._health.learn(
+            event.lane, attempt.outcome, attempt.duration_ms / 1000, is_costly=result.is_costly
         )
         state, reason, delay = judge(result, event, self.schedule)
         outcome = attempt.outcome

@@ -35,7 +35,7 @@ class _Row(NamedTuple):
     """One row; without seq, the one that stands next in its lane and could not even be named."""
 
     reason: Reason
-    merchant_id: str
+    lane: str
     seq: int | None
 
 
@@ -52,15 +52,13 @@ class BlockedRows:
         self.lanes: dict[str, float] = {}
         self.show()
 
-    def find(
-        self, reason: Reason, merchant_id: str, seq: int | None, event_id: UUID | None, detail: str
-    ) -> None:
+    def find(self, reason: Reason, lane: str, seq: int | None, event_id: UUID | None, detail: str) -> None:
         """Learn that a row cannot be delivered; say so the first time."""
-        row = _Row(reason, merchant_id, seq)
+        row = _Row(reason, lane, seq)
         if row not in self._found_at:
             _log.error(
                 f"row.{reason}",
-                merchant_id=merchant_id,
+                merchant_id=lane,
                 seq=seq,
                 event_id=event_id and str(event_id),
                 detail=detail,
@@ -70,20 +68,20 @@ class BlockedRows:
     def find_unknown(self, event: Event) -> None:
         """Learn of an event of a type that this version does not know."""
         type_ = event.type[:MAX_TYPE_CHARACTERS]
-        self.find(Reason.UNKNOWN_TYPE, event.merchant_id, event.seq, event.id, f"its type is {type_!r}")
+        self.find(Reason.UNKNOWN_TYPE, event.lane, event.seq, event.id, f"its type is {type_!r}")
 
     def seqs(self) -> list[int]:
         """Return the rows that are not worth trying yet."""
         since = self._clock.elapsed() - BLOCKED_WAIT
         return [row.seq for row, at in self._found_at.items() if at > since and row.seq is not None]
 
-    def leave(self, merchant_id: str) -> None:
+    def leave(self, lane: str) -> None:
         """Let this process leave a lane alone for a while."""
-        self.lanes[merchant_id] = self._clock.elapsed() + BLOCKED_WAIT
+        self.lanes[lane] = self._clock.elapsed() + BLOCKED_WAIT
 
-    def is_left(self, merchant_id: str) -> bool:
+    def is_left(self, lane: str) -> bool:
         """Tell whether this process leaves a lane alone."""
-        return self.lanes.get(merchant_id, 0.0) > self._clock.elapsed()
+        return self.lanes.get(lane, 0.0) > self._clock.elapsed()
 
     def forget(self) -> None:
         """Forget everything: the numbers may belong to other rows now."""

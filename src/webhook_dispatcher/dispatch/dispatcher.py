@@ -14,7 +14,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
-from webhook_dispatcher.dispatch.health.merchants import SUSPECTS_ONE_IN, Health, Slots
+from webhook_dispatcher.dispatch.health.lanes import SUSPECTS_ONE_IN, Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
@@ -72,8 +72,8 @@ class Dispatcher:
         self._limits = limits
         self._poller = AdaptivePoller(self._clock, limits.poll_interval.total_seconds())
         self._tail = Tail()
-        self._merchants = instruments.merchants
-        self._ready = ReadyLanes(self._merchants)
+        self._health = instruments.health
+        self._ready = ReadyLanes(self._health)
         self._locked: dict[str, int] = {}
         self._sessions: dict[str, LaneSession] = {}
         self._wake = asyncio.Event()
@@ -101,12 +101,12 @@ class Dispatcher:
     def show(self) -> None:
         """Show in the metrics which lanes are held, and which rows cannot be delivered."""
         self._metrics.lanes_leased.set(self.lanes_leased)
-        self._metrics.suspect_lanes.set(self._merchants.tally(self._sessions)[Health.SUSPECT])
+        self._metrics.suspect_lanes.set(self._health.tally(self._sessions)[Health.SUSPECT])
         self._blocked.show()
 
     @property
     def wants_more(self) -> bool:
-        """Tell whether the sweep should go on at once: there are slots, and few merchants waiting."""
+        """Tell whether the sweep should go on at once: there are slots, and few lanes waiting."""
         limit, slots = self._free_slots()
         return limit > 0 and self._ready.waiting(slots) < CLAIM_LANES
 
@@ -171,14 +171,14 @@ class Dispatcher:
         if self._tail.is_of_another_history(arrivals):
             self._begin_anew(arrivals)
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
-            self._notice(arrival.merchant_id, arrival.seq)
+            self._notice(arrival.lane, arrival.seq)
         gaps = self._tail.due_gaps(asked) if self._tail.gaps else []
         found = await self._claims.read_gaps(gaps, MAX_ARRIVALS) if gaps else []
         if found or arrivals.last_seq > cursor:
             self._found_at = self._clock.elapsed()
         # Notice them before the gaps count as settled: else a session could read past them in between.
         for arrival in found:
-            self._notice(arrival.merchant_id, arrival.seq)
+            self._notice(arrival.lane, arrival.seq)
         if self._tail.gaps:
             self._tail.observe_gaps(found, asked)
         return arrivals.is_cut
@@ -195,10 +195,10 @@ class Dispatcher:
         # The last sweep may have hung while the server was away, and rest for many times as long.
         self.needs_sweep.set()
 
-    def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
-        session = self._sessions.get(merchant_id)
+    def _notice(self, lane: str, seq: int, is_swept: bool = False) -> bool:
+        session = self._sessions.get(lane)
         if session is None:
-            return self._ready.add(merchant_id, seq, is_swept)
+            return self._ready.add(lane, seq, is_swept)
         session.notice(seq)
         return False
 
@@ -206,25 +206,23 @@ class Dispatcher:
         """Learn that the sweep begins a round."""
         self._ready.begin_sweep()
 
-    def notice_swept(self, lane: SweptLane) -> bool:
-        """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
-        if self._blocked.is_left(lane.merchant_id):
-            return False
-        if not lane.is_free and lane.merchant_id not in self._sessions:
+    def notice_swept(self, swept: SweptLane) -> bool:
+        """Learn from the sweep that a lane is owed something; True if it was not known to wait."""
+        if self._blocked.is_left(swept.lane) or not (swept.is_free or swept.lane in self._sessions):
             return False
         self._wake.set()
-        return self._notice(lane.merchant_id, lane.head_seq, is_swept=True)
+        return self._notice(swept.lane, swept.head_seq, is_swept=True)
 
-    def recall(self, merchant_id: str) -> None:
+    def recall(self, lane: str) -> None:
         """End a session after the event in flight."""
-        session = self._sessions.get(merchant_id)
+        session = self._sessions.get(lane)
         if session is not None:
             session.recall()
 
     def _active_lanes(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, nor those that are over."""
-        under_way = [name for name, session in self._sessions.items() if session.state < SessionState.OVER]
-        return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
+        under_way = [lane for lane, session in self._sessions.items() if session.state < SessionState.OVER]
+        return len(under_way) - self._health.tally(under_way)[Health.SUSPECT]
 
     def _free_slots(self) -> tuple[int, Slots | None]:
         """Return how many lanes may be claimed now, and the slots left by health (None: enough for all)."""
@@ -237,11 +235,11 @@ class Dispatcher:
         wanted = len(self._sessions) + len(self._ready.kinds)
         if SUSPECTS_ONE_IN * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
             return limit, None  # even if all were suspects, they would fit into the suspects' share
-        taken = self._merchants.tally(self._sessions)
+        taken = self._health.tally(self._sessions)
         return limit, Slots(max_lanes, taken, fullness, self._own_faults.probes)
 
     def _waiting(self) -> int:
-        """Return how many merchants wait whose lanes may be claimed now."""
+        """Return how many lanes wait that may be claimed now."""
         limit, slots = self._free_slots()
         return self._ready.waiting(slots) if limit > 0 else 0
 
@@ -250,11 +248,11 @@ class Dispatcher:
         if limit <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.may_probe()):
             return
         heads = self._ready.take(limit, slots)
-        for merchant_id in heads.keys() & self._sessions.keys():
+        for lane in heads.keys() & self._sessions.keys():
             # It was noticed while its lease was being asked for.
-            self._sessions[merchant_id].notice(heads.pop(merchant_id))
-        for merchant_id in filter(self._blocked.is_left, heads.keys() & self._blocked.lanes.keys()):
-            del heads[merchant_id]  # the sweep finds it again
+            self._sessions[lane].notice(heads.pop(lane))
+        for lane in filter(self._blocked.is_left, heads.keys() & self._blocked.lanes.keys()):
+            del heads[lane]  # the sweep finds it again
         if heads:
             await self._lease(group, heads)
 
@@ -273,9 +271,9 @@ class Dispatcher:
             self._ready.add_all(heads)
             raise
         # These are free, but somebody has them locked for a moment: ask again in the next step.
-        self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
+        self._locked = {lane: heads[lane] for lane in leased.locked}
         if leased.missing:
-            self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
+            self._create_lanes(group, {lane: heads[lane] for lane in leased.missing})
         if leased.leases:
             await self._begin(group, leased.leases, probes, asked)
 
@@ -284,16 +282,16 @@ class Dispatcher:
     ) -> None:
         """Open sessions for leased lanes, read their events and endpoints, and start them.
 
-        probes: merchants whose session is a probe. asked: clock reading before the lease was asked for.
+        probes: lanes whose session is a probe. asked: clock reading before the lease was asked for.
         """
         opened = {
-            lease.merchant_id: LaneSession(
+            lease.lane: LaneSession(
                 lease,
                 self._memory,
                 trusted_until=asked + self._limits.trust,
                 expires_at=asked + SESSION_TIME,
                 complete_up_to=lease.from_seq,
-                is_probe=lease.merchant_id in probes,
+                is_probe=lease.lane in probes,
             )
             for lease in leases
         }
@@ -312,7 +310,7 @@ class Dispatcher:
             raise
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
         for session in sessions:
-            self._start(group, session, endpoints.get(session.lease.merchant_id))
+            self._start(group, session, endpoints.get(session.lease.lane))
 
     async def _read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
         try:
@@ -337,7 +335,7 @@ class Dispatcher:
             self._metrics.database_errors.labels("claim").inc()
             _log.warning("claim.failed", error=str(error))
             return
-        self._ready.add_all({name: heads[name] for name in heads if name not in locked})
+        self._ready.add_all({lane: heads[lane] for lane in heads if lane not in locked})
         self._wake.set()
 
     def _start(self, group: asyncio.TaskGroup, session: LaneSession, endpoint: Endpoint | None) -> None:
@@ -384,14 +382,14 @@ class Dispatcher:
     def close(self, sessions: Iterable[LaneSession]) -> None:
         """Learn which sessions are closed, and have those that owe more wait for their lanes again."""
         for session in sessions:
-            merchant_id = session.lease.merchant_id
-            if self._sessions.get(merchant_id) is session:
-                del self._sessions[merchant_id]
+            lane = session.lease.lane
+            if self._sessions.get(lane) is session:
+                del self._sessions[lane]
             if session.straggler is not None:
-                self._ready.add(merchant_id, session.straggler)
+                self._ready.add(lane, session.straggler)
             elif session.wait_until is None and (session.has_more or session.fetch is not None):
-                self._ready.add(merchant_id)
-            # A slot of the same health is free. Merchants of a worse one are claimed by the next poll anyway.
-            is_wanted = self._ready.kinds and self._ready.has_any(self._merchants.of(merchant_id))
+                self._ready.add(lane)
+            # A slot of the same health is free. Lanes of a worse one are claimed by the next poll anyway.
+            is_wanted = self._ready.kinds and self._ready.has_any(self._health.of(lane))
             if is_wanted and not self._stopping:
                 self._wake.set()

@@ -1,7 +1,7 @@
-"""Which merchants may have first attempts to be made, and which of them is claimed next. No I/O.
+"""Which lanes may have first attempts to be made, and which of them is claimed next. No I/O.
 
-Tail follows the outbox's sequence and reports new events. ReadyLanes is the queue of merchants whose lanes
-are to be claimed. Events that the tail cannot see are found by the sweep (sweep.py).
+Tail follows the outbox's sequence and reports new events. ReadyLanes is the queue of lanes that are to be
+claimed. Events that the tail cannot see are found by the sweep (sweep.py).
 """
 
 from collections import OrderedDict
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
 FIRST_RECHECK = 0.002
@@ -27,7 +27,7 @@ MAX_RANGES = 1_000
 NO_STRAGGLER = 2**62
 """A head_seq above all others: claiming with it does not lower the lane's from_seq."""
 MAX_READY = 20_000
-"""Merchants in the queue of one health. More are left to the sweep, which finds them again."""
+"""Lanes in the queue of one health. More are left to the sweep, which finds them again."""
 
 
 @dataclass(slots=True)
@@ -165,17 +165,17 @@ def _missing(whole: tuple[int, int], seqs: Sequence[int]) -> list[tuple[int, int
 
 
 class _Waiting(NamedTuple):
-    """One merchant: its lowest known seq, and a number that orders the merchants of all queues by arrival."""
+    """One lane: its lowest known seq, and a number that orders the lanes of all queues by arrival."""
 
     head_seq: int
     since: int
 
 
 class _Refused(NamedTuple):
-    """In which round of the sweep, and at which merchant, the full queue refused somebody first."""
+    """In which round of the sweep, and at which lane, the full queue refused one first."""
 
     round: int
-    merchant_id: str
+    lane: str
 
 
 @dataclass(slots=True)
@@ -185,37 +185,37 @@ class _Line:
     waiting: OrderedDict[str, _Waiting] = field(default_factory=OrderedDict)
     refused: _Refused | None = None
 
-    def admits(self, merchant_id: str, sweep: int, is_swept: bool) -> bool:
-        """Tell whether one more merchant may join the queue. sweep: the number of the sweep's round."""
+    def admits(self, lane: str, sweep: int, is_swept: bool) -> bool:
+        """Tell whether one more lane may join the queue. sweep: the number of the sweep's round."""
         if not self.waiting:
             self.refused = None
-        if self.refused is not None and not (is_swept and self._has_turn(merchant_id, sweep)):
+        if self.refused is not None and not (is_swept and self._has_turn(lane, sweep)):
             return False
         is_full = len(self.waiting) >= MAX_READY
-        # A merchant that the sweep did not bring has no position in its round: admit from its beginning on.
-        self.refused = _Refused(sweep, merchant_id if is_swept else "") if is_full else None
+        # A lane that the sweep did not bring has no position in its round: admit from its beginning on.
+        self.refused = _Refused(sweep, lane if is_swept else "") if is_full else None
         return not is_full
 
-    def _has_turn(self, merchant_id: str, sweep: int) -> bool:
+    def _has_turn(self, lane: str, sweep: int) -> bool:
         assert self.refused is not None
         rounds = sweep - self.refused.round
-        return rounds > 1 or (rounds == 1 and merchant_id >= self.refused.merchant_id)
+        return rounds > 1 or (rounds == 1 and lane >= self.refused.lane)
 
 
 class ReadyLanes:
-    """Merchants whose lanes are to be claimed: a queue for each health, each with the merchants' lowest seq.
+    """Lanes that are to be claimed: a queue for each health, each with the lanes' lowest seq.
 
-    The merchant that has waited longest is taken first, among the queues whose health has slots left; so
-    suspects never keep others waiting. A queue holds MAX_READY merchants. When it is full, further merchants
-    are left to the sweep, which goes round all merchants by name. The full queue then admits merchants in the
-    order of that round, beginning with the first it refused; otherwise merchants early in the alphabet, or
-    with new events, would take every position that becomes free.
+    The lane that has waited longest is taken first, among the queues whose health has slots left; so suspects
+    never keep others waiting. A queue holds MAX_READY lanes. When it is full, further ones are left to the
+    sweep, which goes round all lanes by name. The full queue then admits lanes in the order of that round,
+    beginning with the first it refused; otherwise lanes early in the alphabet, or with new events, would take
+    every position that becomes free.
 
-    kinds: every waiting merchant, with the health of its queue.
+    kinds: every waiting lane, with the health of its queue.
     """
 
-    def __init__(self, merchants: MerchantHealth) -> None:
-        self._merchants = merchants
+    def __init__(self, health: LaneHealth) -> None:
+        self._health = health
         self._lines = {health: _Line() for health in Health}
         self.kinds: dict[str, Health] = {}
         self._next = 0
@@ -226,55 +226,55 @@ class ReadyLanes:
         """Learn that the sweep begins a round."""
         self._sweep += 1
 
-    def add(self, merchant_id: str, head_seq: int = NO_STRAGGLER, is_swept: bool = False) -> bool:
-        """Queue a merchant, or lower the head of one that waits already. True: it was not waiting, or moved.
+    def add(self, lane: str, head_seq: int = NO_STRAGGLER, is_swept: bool = False) -> bool:
+        """Queue a lane, or lower the head of one that waits already. True: it was not waiting, or moved.
 
         One whose health has become better meanwhile moves to the queue of its new health.
         """
-        health = self._merchants.of(merchant_id)
+        health = self._health.of(lane)
         line = self._lines[health]
-        if (kind := self.kinds.get(merchant_id)) is not None:
-            known = self._lines[kind].waiting[merchant_id]
+        if (kind := self.kinds.get(lane)) is not None:
+            known = self._lines[kind].waiting[lane]
             head_seq = min(head_seq, known.head_seq)
             if kind >= health:
-                self._lines[kind].waiting[merchant_id] = known._replace(head_seq=head_seq)
+                self._lines[kind].waiting[lane] = known._replace(head_seq=head_seq)
                 return False
-            del self._lines[kind].waiting[merchant_id]
+            del self._lines[kind].waiting[lane]
         elif (line.refused is not None or len(line.waiting) >= MAX_READY) and not line.admits(
-            merchant_id, self._sweep, is_swept
+            lane, self._sweep, is_swept
         ):
             return False
         self._next += 1
-        line.waiting[merchant_id] = _Waiting(head_seq, self._next)
-        self.kinds[merchant_id] = health
+        line.waiting[lane] = _Waiting(head_seq, self._next)
+        self.kinds[lane] = health
         return True
 
     def add_all(self, heads: Mapping[str, int]) -> None:
-        """Add back merchants that were taken but not claimed."""
-        for merchant_id, head_seq in heads.items():
-            self.add(merchant_id, head_seq)
+        """Add back lanes that were taken but not claimed."""
+        for lane, head_seq in heads.items():
+            self.add(lane, head_seq)
 
-    def requeue(self, merchants: Iterable[str]) -> None:
-        """Move waiting merchants that are not held back any more to the queue of their health."""
-        for merchant_id in merchants:
-            if self.kinds.get(merchant_id) is Health.HELD_BACK:
-                self.add(merchant_id)
+    def requeue(self, lanes: Iterable[str]) -> None:
+        """Move waiting lanes that are not held back any more to the queue of their health."""
+        for lane in lanes:
+            if self.kinds.get(lane) is Health.HELD_BACK:
+                self.add(lane)
 
     def take(self, limit: int, slots: Slots | None) -> dict[str, int]:
-        """Take at most so many merchants, the longest waiting first.
+        """Take at most so many lanes, the longest waiting first.
 
-        slots: those left for each health, of which each merchant takes one; None: there are enough for all.
-        Returned: by merchant, its lowest known seq.
+        slots: those left for each health, of which each lane takes one; None: there are enough for all.
+        Returned: by lane, its lowest known seq.
         """
         taken: dict[str, int] = {}
         while len(taken) < limit and (kind := self._longest_waiting(slots)) is not None:
-            merchant_id = self._first_of(kind)
-            waiting = self._lines[kind].waiting.pop(merchant_id)
-            del self.kinds[merchant_id]
-            if slots is None or slots.take(self._merchants.of(merchant_id)):
-                taken[merchant_id] = waiting.head_seq
+            lane = self._first_of(kind)
+            waiting = self._lines[kind].waiting.pop(lane)
+            del self.kinds[lane]
+            if slots is None or slots.take(self._health.of(lane)):
+                taken[lane] = waiting.head_seq
             else:  # its health has become worse meanwhile
-                self.add(merchant_id, waiting.head_seq)
+                self.add(lane, waiting.head_seq)
         return taken
 
     def _longest_waiting(self, slots: Slots | None) -> Health | None:
@@ -286,21 +286,21 @@ class ReadyLanes:
         return min(firsts, key=firsts.__getitem__, default=None)
 
     def _first_of(self, kind: Health) -> str:
-        """Return who has waited longest; of those held back, every other time, who worked lately."""
+        """Return which has waited longest; of those held back, every other time, one that worked lately."""
         waiting = self._lines[kind].waiting
         first = next(iter(waiting))
         if kind is Health.HELD_BACK:
             self._is_turn_of_any = not self._is_turn_of_any
             if not self._is_turn_of_any:
-                return next(filter(self._merchants.has_worked, waiting), first)
+                return next(filter(self._health.has_worked, waiting), first)
         return first
 
     def has_any(self, least: Health) -> bool:
-        """Tell whether a merchant of this health or a better one waits."""
+        """Tell whether a lane of this health or a better one waits."""
         return any(line.waiting for kind, line in self._lines.items() if kind >= least)
 
     def waiting(self, slots: Slots | None) -> int:
-        """Return how many merchants of those wait whose health has slots left; slots as for `take`."""
+        """Return how many lanes of those wait whose health has slots left; slots as for `take`."""
         if slots is None:
             return len(self.kinds)
         return sum(len(line.waiting) for kind, line in self._lines.items() if slots.left(kind) > 0)

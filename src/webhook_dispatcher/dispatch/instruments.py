@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from webhook_dispatcher.dispatch.blocked import BlockedRows
-from webhook_dispatcher.dispatch.health.merchants import MerchantHealth
+from webhook_dispatcher.dispatch.health.lanes import LaneHealth
 from webhook_dispatcher.dispatch.health.outage import Outage
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
@@ -36,7 +36,7 @@ class Instruments:
     metrics: Metrics
     outage: Outage
     blocked: BlockedRows
-    merchants: MerchantHealth
+    health: LaneHealth
     pause: OperatorPause
     sent_lately: SentLately
     right_of_way: RightOfWay
@@ -54,7 +54,7 @@ class Instruments:
             metrics,
             Outage(clock),
             BlockedRows(clock, metrics),
-            MerchantHealth(clock, own_faults.held, own_faults.has_worked),
+            LaneHealth(clock, own_faults.held, own_faults.has_worked),
             OperatorPause(),
             SentLately(clock),
             RightOfWay(),

@@ -87,7 +87,7 @@ class LaneSession:
     trusted_until, expires_at: clock readings in seconds; nothing is started later. A lane is released when it
         expires, so that others have their turn and daemons share the load.
     is_probe: it makes one attempt, to try whether sending works again: the circuit breaker is open, or the
-        merchant is held back.
+        lane is held back.
     run: what was read and has not been started.
     read_seqs: every seq read in this session: a row may be read again before its record was committed.
     unfinished: bytes by seq of what was read and is not known to be written: the run, what is in flight,
@@ -143,7 +143,7 @@ class LaneSession:
         self.has_more = False  # what was noticed so far is visible to this read
         run = 1 if self.lease.is_suspended else run
         return RunAsk(
-            self.lease.merchant_id,
+            self.lease.lane,
             self.complete_up_to,
             run + len(self.unfinished),
             run_bytes + sum(self.unfinished.values()),
@@ -176,7 +176,7 @@ class LaneSession:
         self.has_more = True
 
     def notice(self, seq: int) -> None:
-        """Learn from the tail or the sweep that an event of this merchant is visible."""
+        """Learn from the tail or the sweep that an event of this lane is visible."""
         if seq in self.read_seqs:
             return
         if seq > self.complete_up_to:
@@ -203,7 +203,7 @@ class LaneSession:
         self.run.appendleft(event)
 
     def late_by(self, event: Event, attempt: Attempt) -> timedelta:
-        """Tell how much later an event's first attempt started than its merchant's own events let it.
+        """Tell how much later an event's first attempt started than its lane's own events let it.
 
         One that was late delays those behind it, which are then late by as much; what each takes beside its
         attempt is not added up.

@@ -145,7 +145,7 @@ class RefusedBatches:
         if not await self._records.is_unreadable(event.seq):
             return False
         self.set_aside.add(event.seq)
-        self._blocked.find(Reason.UNREADABLE, event.merchant_id, event.seq, event.id, str(error))
+        self._blocked.find(Reason.UNREADABLE, event.lane, event.seq, event.id, str(error))
         return True
 
     async def settle(self, records: Sequence[Record]) -> frozenset[int]:
@@ -216,7 +216,7 @@ class Recorder:
     def release(self, session: LaneSession) -> None:
         """End a session, and release its lane with or after its last outcome."""
         session.end()
-        self._ending[session.lease.merchant_id] = session
+        self._ending[session.lease.lane] = session
         self._wake.set()
 
     def is_behind(self) -> bool:
@@ -379,7 +379,7 @@ class Recorder:
             if len(outcomes) >= self._batch.limit:
                 break
             # Behind the others, for when its lane is locked now.
-            self._ending[session.lease.merchant_id] = self._ending.pop(session.lease.merchant_id)
+            self._ending[session.lease.lane] = self._ending.pop(session.lease.lane)
             outcomes.setdefault(session, set())
         return {session: session.turn(seqs) for session, seqs in outcomes.items()}
 
@@ -421,22 +421,22 @@ class Recorder:
         """Renew, close or lose the lanes of a batch; return the sessions that are closed."""
         kept, released, lost = set(written.kept), set(written.released), set(written.lost)
         for session in sessions:
-            if session.lease.merchant_id in kept:
+            if session.lease.lane in kept:
                 session.renew(asked + self._trust)
-            elif session.lease.merchant_id in lost:
+            elif session.lease.lane in lost:
                 self._lose(session)
-            if session.lease.merchant_id in written.recalled:
+            if session.lease.lane in written.recalled:
                 session.recall()
-        over = {s.lease.merchant_id for s in sessions if s.state is SessionState.OVER and not s.unwritten}
-        closed = [session for session in sessions if session.lease.merchant_id in released | (lost & over)]
+        over = {s.lease.lane for s in sessions if s.state is SessionState.OVER and not s.unwritten}
+        closed = [session for session in sessions if session.lease.lane in released | (lost & over)]
         for session in closed:
-            self._ending.pop(session.lease.merchant_id, None)
+            self._ending.pop(session.lease.lane, None)
         return closed
 
     def _lose(self, session: LaneSession) -> None:
         if session.lose():
             self._metrics.leases_lost.inc()
-            _log.warning("lane.lost", merchant_id=session.lease.merchant_id, epoch=session.lease.epoch)
+            _log.warning("lane.lost", merchant_id=session.lease.lane, epoch=session.lease.epoch)
 
 
 def _added(entry: Entry) -> float:

@@ -1,6 +1,6 @@
 """Claims due rows one by one, outside the order, and attempts each in a task of its own.
 
-Retries hold no lane: they neither wait for first attempts nor hold them up. Their cap per merchant is kept
+Retries hold no lane: they neither wait for first attempts nor hold them up. Their cap per lane is kept
 in the database, over all processes.
 """
 
@@ -23,7 +23,7 @@ from webhook_dispatcher.dispatch.attempt import (
     fail_unsendable,
     reschedule,
 )
-from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_slots
+from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots, suspect_slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -36,7 +36,7 @@ from webhook_dispatcher.domain.ports import Claims
 POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
 MIN_POLL = 0.02
-"""The same after attempts were started; it doubles from look to look. Where more of a merchant is due than
+"""The same after attempts were started; it doubles from look to look. Where more of a lane is due than
 it has slots, as in a mass retry, the next look fills them again: at POLL, that is ten a second at most."""
 REST_FACTOR = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
@@ -45,11 +45,11 @@ MAX_START_WAIT = 0.5
 UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
 MAX_CLAIM = 200
-"""Rows, and merchants, in one claim."""
+"""Rows, and lanes, in one claim."""
 MAX_TRIALS = 20
-"""Suspended merchants that one look has tried, at most."""
+"""Suspended lanes that one look has tried, at most."""
 TRIAL_WAIT = 1.0
-"""Seconds between two looks for suspended merchants to be tried."""
+"""Seconds between two looks for suspended lanes to be tried."""
 LOOK = 2_000
 """Lanes read in one look."""
 BURST = 2
@@ -62,10 +62,10 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """What one process may do at once. `trust` as in Limits; `per_merchant` counts over all processes."""
+    """What one process may do at once. `trust` as in Limits; `per_lane` counts over all processes."""
 
     limit: int
-    per_merchant: int
+    per_lane: int
     lease: timedelta
     trust: float
     hold: Hold
@@ -103,8 +103,8 @@ class Retrier:
         self._stop = stop
         self._blocked = instruments.blocked
         self._unreadable = Unreadable(claims, instruments)
-        self._merchants = instruments.merchants
-        self._due = DueLanes(claims, self._merchants)
+        self._health = instruments.health
+        self._due = DueLanes(claims, self._health)
         self._in_flight: Counter[str] = Counter()
         self._outage = instruments.outage
         self._pause = instruments.pause
@@ -152,7 +152,7 @@ class Retrier:
         return Step(len(claimed), round_goes_on)
 
     def _slots(self) -> Slots:
-        taken = self._merchants.tally(list(self._in_flight.elements()))
+        taken = self._health.tally(list(self._in_flight.elements()))
         return Slots(self._limits.limit, taken, self._memory.fullness, self._own_faults.probes)
 
     async def _claim_limit(self, slots: Slots) -> int:
@@ -168,29 +168,29 @@ class Retrier:
 
     async def _claim(self, limit: int, slots: Slots) -> tuple[Sequence[ClaimedRetry], bool]:
         """Claim due rows; returns them, and whether a round over due lanes goes on."""
-        per_merchant, lease = self._limits.per_merchant, self._limits.lease
+        per_lane, lease = self._limits.per_lane, self._limits.lease
         is_calm = 2 * slots.for_anybody > suspect_slots(self._limits.limit)
         if is_calm and not self._own_faults.held:
             limit = min(limit, slots.for_anybody)
-            return await self._unreadable.claim_longest_due(limit, per_merchant, limit, lease), False
-        picked = await self._due.pick(slots, per_merchant, limit)
-        if not picked.merchants:
+            return await self._unreadable.claim_longest_due(limit, per_lane, limit, lease), False
+        picked = await self._due.pick(slots, per_lane, limit)
+        if not picked.lanes:
             return (), picked.round_goes_on
-        claimed = await self._unreadable.claim_due_of(picked.merchants, per_merchant, limit, lease)
+        claimed = await self._unreadable.claim_due_of(picked.lanes, per_lane, limit, lease)
         return claimed, picked.round_goes_on
 
     async def _claim_trials(self, limit: int, slots: Slots) -> Sequence[ClaimedRetry]:
-        """Claim a due row of each of some suspended merchants whose interval is over, once a second."""
+        """Claim a due row of each of some suspended lanes whose interval is over, once a second."""
         now = self._clock.elapsed()
         limit = min(limit, MAX_TRIALS, slots.left(Health.SUSPECT))
         if limit <= 0 or now < self._trials_from or self._own_faults.circuit_is_open:
             return ()
         self._trials_from = now + TRIAL_WAIT
-        merchants = await self._claims.pick_trials(limit, self._limits.suspension_interval)
-        return await self._unreadable.claim_trials(merchants, self._limits.lease) if merchants else ()
+        lanes = await self._claims.pick_trials(limit, self._limits.suspension_interval)
+        return await self._unreadable.claim_trials(lanes, self._limits.lease) if lanes else ()
 
     def _take_over(self, claimed: Sequence[ClaimedRetry]) -> None:
-        if any(self._own_faults.is_probe_only(retry.event.merchant_id) for retry in claimed):
+        if any(self._own_faults.is_probe_only(retry.event.lane) for retry in claimed):
             self._own_faults.note_probe()
         for retry in claimed:
             self._memory.reserve(retry.event)
@@ -208,14 +208,14 @@ class Retrier:
     def _start(
         self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, asked: float
     ) -> None:
-        self._in_flight[retry.event.merchant_id] += 1
+        self._in_flight[retry.event.lane] += 1
         task = group.create_task(self._attempt(retry, endpoint, asked))
-        task.add_done_callback(partial(self._finished, retry.event.merchant_id))
+        task.add_done_callback(partial(self._finished, retry.event.lane))
 
-    def _finished(self, merchant_id: str, _: asyncio.Task[None]) -> None:
-        self._in_flight[merchant_id] -= 1
-        if not self._in_flight[merchant_id]:
-            del self._in_flight[merchant_id]
+    def _finished(self, lane: str, _: asyncio.Task[None]) -> None:
+        self._in_flight[lane] -= 1
+        if not self._in_flight[lane]:
+            del self._in_flight[lane]
 
     async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, asked: float) -> None:
         """Attempt a row whose claim was asked for at `asked` (clock reading in seconds), or reschedule it."""
@@ -272,18 +272,18 @@ class Retrier:
 
 
 class Picked(NamedTuple):
-    """Merchants whose due rows are to be claimed.
+    """Lanes whose due rows are to be claimed.
 
     round_goes_on: the look for others than suspects was cut short; the rest of the round is to come.
     """
 
-    merchants: list[str]
+    lanes: list[str]
     round_goes_on: bool
 
 
 @dataclass(slots=True)
 class _HeldRound:
-    """A round of probes over due lanes of merchants held back: those that worked lately, or the others.
+    """A round of probes over due lanes held back: those that worked lately, or the others.
 
     to_come: how many more are probed in this round. Those who were probed are due again at its end, as fast
         as it goes on: it would never end by itself, and a lane due before its cursor never be probed.
@@ -312,65 +312,65 @@ class DueLanes:
 
     Otherwise the database picks them, the longest due first. That order would put merchants that hang in
     front of all others, since their rows have been due for longest. So then lanes are named here, by cursors
-    that go round what is due: one for suspects, who have few slots and take turns at them, one for those held
-    back, who are probed in turn, and one for the rest, who are not to wait behind them. A look reads lanes,
-    one for each merchant, never their rows.
+    that go round what is due: one for suspects, which have few slots and take turns at them, one for those
+    held back, which are probed in turn, and one for the rest, which are not to wait behind them. A look reads
+    lanes, never their rows.
 
     Every other probe goes to one held back that worked lately, so that those of whom nothing good is known do
     not keep all others waiting for theirs.
     """
 
-    def __init__(self, claims: Claims, merchants: MerchantHealth) -> None:
+    def __init__(self, claims: Claims, health: LaneHealth) -> None:
         self._claims = claims
-        self._merchants = merchants
+        self._health = health
         self._suspects_from = self._others_from = START
         self._held_rounds = [_HeldRound(has_worked=False), _HeldRound(has_worked=True)]
 
-    async def pick(self, slots: Slots, per_merchant: int, limit: int) -> Picked:
-        """Name due lanes that may have slots, `per_merchant` of them each; `limit` slots in all."""
+    async def pick(self, slots: Slots, per_lane: int, limit: int) -> Picked:
+        """Name due lanes that may have slots, `per_lane` of them each; `limit` slots in all."""
         picked, self._others_from = await self._look(
-            self._others_from, slots, per_merchant, limit, (Health.UNKNOWN, Health.HEALTHY)
+            self._others_from, slots, per_lane, limit, (Health.UNKNOWN, Health.HEALTHY)
         )
         round_goes_on = self._others_from != START
-        left = limit - per_merchant * len(picked)
+        left = limit - per_lane * len(picked)
         if left > 0 and slots.left(Health.SUSPECT) > 0:
             suspects, self._suspects_from = await self._look(
-                self._suspects_from, slots, per_merchant, left, (Health.SUSPECT,)
+                self._suspects_from, slots, per_lane, left, (Health.SUSPECT,)
             )
             picked = picked + suspects
-        if limit > per_merchant * len(picked) and slots.left(Health.HELD_BACK) > 0:
-            picked = picked + await self._pick_held(slots, per_merchant)
+        if limit > per_lane * len(picked) and slots.left(Health.HELD_BACK) > 0:
+            picked = picked + await self._pick_held(slots, per_lane)
         return Picked(picked, round_goes_on)
 
-    async def _pick_held(self, slots: Slots, per_merchant: int) -> list[str]:
+    async def _pick_held(self, slots: Slots, per_lane: int) -> list[str]:
         """Pick the one of those held back that is probed next."""
         self._held_rounds.reverse()
         for held_round in self._held_rounds:
             due = await self._claims.find_due(held_round.cursor, LOOK)
-            held = [lane for lane in due if self._is_held(lane.merchant_id, held_round.has_worked)]
-            lane = held_round.next(held, due)
-            if lane is not None and slots.take(Health.HELD_BACK, per_merchant):
-                return [lane.merchant_id]
+            held = [cursor for cursor in due if self._is_held(cursor.lane, held_round.has_worked)]
+            probed = held_round.next(held, due)
+            if probed is not None and slots.take(Health.HELD_BACK, per_lane):
+                return [probed.lane]
         return []
 
-    def _is_held(self, merchant_id: str, has_worked: bool) -> bool:
-        is_held = self._merchants.of(merchant_id) is Health.HELD_BACK
-        return is_held and self._merchants.has_worked(merchant_id) is has_worked
+    def _is_held(self, lane: str, has_worked: bool) -> bool:
+        is_held = self._health.of(lane) is Health.HELD_BACK
+        return is_held and self._health.has_worked(lane) is has_worked
 
     async def _look(
-        self, cursor: DueCursor, slots: Slots, per_merchant: int, limit: int, kinds: Sequence[Health]
+        self, cursor: DueCursor, slots: Slots, per_lane: int, limit: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
-        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_merchant, limit, kinds)
+        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_lane, limit, kinds)
 
     def _choose(
-        self, due: Sequence[DueCursor], slots: Slots, per_merchant: int, limit: int, kinds: Sequence[Health]
+        self, due: Sequence[DueCursor], slots: Slots, per_lane: int, limit: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         picked: list[str] = []
-        for lane in due:
-            health = self._merchants.of(lane.merchant_id)
-            if health in kinds and slots.take(health, per_merchant):
-                picked.append(lane.merchant_id)
-            if len(picked) * per_merchant >= limit or max(map(slots.left, kinds)) <= 0:
-                return picked, lane
+        for found in due:
+            health = self._health.of(found.lane)
+            if health in kinds and slots.take(health, per_lane):
+                picked.append(found.lane)
+            if len(picked) * per_lane >= limit or max(map(slots.left, kinds)) <= 0:
+                return picked, found
         return picked, due[-1] if len(due) == LOOK else START

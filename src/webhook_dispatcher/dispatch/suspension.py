@@ -16,7 +16,7 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 SUSPENSION_INTERVAL = Interval(5.0, limits_load=True)
 """Between two looks for merchants to be suspended, or to be sent to again."""
 MAX_CHANGED = 500
-"""Merchants in one transaction."""
+"""Lanes in one transaction."""
 
 _log = structlog.get_logger()
 
@@ -40,18 +40,18 @@ class Suspension:
 
     async def _lift(self) -> int:
         lift = self._suspensions.lift_all if self._after is None else self._suspensions.lift
-        merchants = await lift(MAX_CHANGED)
-        for merchant_id in merchants:
-            _log.info("suspension.lifted", merchant_id=merchant_id)
-        return len(merchants)
+        lanes = await lift(MAX_CHANGED)
+        for lane in lanes:
+            _log.info("suspension.lifted", merchant_id=lane)
+        return len(lanes)
 
     async def _suspend(self, after: timedelta) -> int:
-        merchants = await self._suspensions.suspend(after, self._interval, MAX_CHANGED)
-        for suspended in merchants:
-            self._notices.inc(suspended.is_told)
+        lanes = await self._suspensions.suspend(after, self._interval, MAX_CHANGED)
+        for suspended in lanes:
+            self._notices.inc(suspended.is_reported)
             _log.info(
                 "merchant.suspended",
-                merchant_id=suspended.merchant_id,
+                merchant_id=suspended.lane,
                 failing_since=suspended.failing_since.isoformat(),
             )
-        return len(merchants)
+        return len(lanes)

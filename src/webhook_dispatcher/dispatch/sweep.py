@@ -1,4 +1,4 @@
-"""Goes round all merchants that are owed something, to find what the tail cannot see.
+"""Goes round all lanes that are owed something, to find what the tail cannot see.
 
 The tail misses very late commits, lanes that another daemon left, and everything older than this process.
 The sweep limits its load on the database (pace.Interval), but goes on at once while the dispatcher has slots
@@ -14,7 +14,7 @@ from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.ports import Claims, LongestWaits, Upkeep
 
 SWEEP_PAGE = 1_000
-"""Merchants read in one statement."""
+"""Lanes read in one statement."""
 SWEEP_INTERVAL = Interval(0.5, limits_load=True)
 MEND_INTERVAL = Interval(15.0, limits_load=True)
 CORRECTION_INTERVAL = Interval(5.0)
@@ -25,9 +25,9 @@ _log = structlog.get_logger()
 
 
 class Sweep:
-    """Tells the dispatcher which merchants are owed something, a page of them in each step.
+    """Tells the dispatcher which lanes are owed something, a page of them in each step.
 
-    _after: the last merchant of the page before, where that was full; "" at the beginning of a round.
+    _after: the last lane of the page before, where that was full; "" at the beginning of a round.
     """
 
     def __init__(self, claims: Claims, dispatcher: Dispatcher) -> None:
@@ -42,7 +42,7 @@ class Sweep:
             self._dispatcher.begin_sweep()
         news = sum(map(self._dispatcher.notice_swept, lanes))
         is_full = len(lanes) == SWEEP_PAGE
-        self._after = lanes[-1].merchant_id if is_full else ""
+        self._after = lanes[-1].lane if is_full else ""
         return is_full and news > 0 and self._dispatcher.wants_more
 
 
@@ -58,8 +58,8 @@ class RetryMending:
 
     async def step(self) -> None:
         """Correct those on the next page."""
-        merchants = await self._claims.mend_retries(self._after, SWEEP_PAGE)
-        self._after = merchants[-1][0] if len(merchants) == SWEEP_PAGE else ""
+        lanes = await self._claims.mend_retries(self._after, SWEEP_PAGE)
+        self._after = lanes[-1][0] if len(lanes) == SWEEP_PAGE else ""
 
 
 class ClockCorrection:
@@ -95,7 +95,7 @@ class ClockCorrection:
         page = await self._upkeep.correct_lanes(self._after, SWEEP_PAGE, self._waits)
         if page.lanes or page.retries:
             _log.warning("clock.corrected", lanes=page.lanes, retries=page.retries)
-        self._after = page.last_merchant or ""
+        self._after = page.last_lane or ""
         if not self._after:
             self._rounds += 1
         if self._rounds == CORRECTION_ROUNDS:

@@ -68,18 +68,18 @@ class Unreadable:
         """Lease lanes; one whose row the database refuses to change waits alone."""
 
         async def ask(part: Sequence[str]) -> Leased:
-            return await self._claims.lease({name: heads[name] for name in part}, lease)
+            return await self._claims.lease({lane: heads[lane] for lane in part}, lease)
 
-        async def alone(merchant_id: str, error: StatementRefused) -> Leased:
-            self._blocked.leave(merchant_id)
-            _log.error("lane.unreadable", merchant_id=merchant_id, error=str(error))
+        async def alone(lane: str, error: StatementRefused) -> Leased:
+            self._blocked.leave(lane)
+            _log.error("lane.unreadable", merchant_id=lane, error=str(error))
             return Leased((), (), ())
 
         parts = await in_parts(list(heads), ask, alone)
         return Leased(
             tuple(lease for part in parts for lease in part.leases),
-            tuple(name for part in parts for name in part.missing),
-            tuple(name for part in parts for name in part.locked),
+            tuple(lane for part in parts for lane in part.missing),
+            tuple(lane for part in parts for lane in part.locked),
         )
 
     async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, Run]:
@@ -87,11 +87,11 @@ class Unreadable:
 
         async def ask(part: Sequence[RunAsk]) -> dict[str, Run]:
             runs = await self._claims.read_runs(part)
-            return {asked.merchant_id: Run(runs.get(asked.merchant_id, [])) for asked in part}
+            return {asked.lane: Run(runs.get(asked.lane, [])) for asked in part}
 
         async def alone(asked: RunAsk, error: StatementRefused) -> dict[str, Run]:
             self._metrics.database_errors.labels("read_runs").inc()
-            return {asked.merchant_id: await self._read_one_by_one(asked)}
+            return {asked.lane: await self._read_one_by_one(asked)}
 
         return _together(await in_parts(asks, ask, alone))
 
@@ -101,16 +101,16 @@ class Unreadable:
         while len(events) < ask.max_events and sum(len(event.object) for event in events) < ask.max_bytes:
             after = events[-1].seq if events else ask.after_seq
             try:
-                following = await self._claims.read_next(ask.merchant_id, after)
+                following = await self._claims.read_next(ask.lane, after)
             except StatementRefused as error:
-                return self._stop(ask.merchant_id, None, events, error)
+                return self._stop(ask.lane, None, events, error)
             if following is None:
                 return Run(events)
             try:
                 events += await self._read_row(ask, following)
             except StatementRefused as error:
                 if error.is_damage or not error.is_row_fault:
-                    return self._stop(ask.merchant_id, following, events, error)
+                    return self._stop(ask.lane, following, events, error)
                 events.append(following)  # it cannot be sent without its object, and ends so in its turn
         return Run(events, is_cut=True)
 
@@ -121,49 +121,45 @@ class Unreadable:
             runs = await self._claims.read_runs([replace(ask, after_seq=before, max_events=1)])
         except StatementRefused:
             # If it was finished meanwhile, what was refused is the row behind it, which has its turn.
-            if await self._claims.read_next(ask.merchant_id, before) != row:
+            if await self._claims.read_next(ask.lane, before) != row:
                 return []
             raise
-        return runs.get(ask.merchant_id, [])
+        return runs.get(ask.lane, [])
 
-    def _stop(self, merchant_id: str, row: Event | None, events: list[Event], error: StatementRefused) -> Run:
+    def _stop(self, lane: str, row: Event | None, events: list[Event], error: StatementRefused) -> Run:
         if not error.is_row_fault:
             raise error
-        self._blocked.find(Reason.UNREADABLE, merchant_id, row and row.seq, row and row.id, str(error))
+        self._blocked.find(Reason.UNREADABLE, lane, row and row.seq, row and row.id, str(error))
         return Run(events, is_cut=True)
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, limit: int, lease: timedelta
+        self, lanes: int, per_lane: int, limit: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows as Claims does; where some are refused, leave those out, or their lanes."""
         try:
-            return await self._claims.claim_longest_due(
-                merchants, per_merchant, limit, lease, self._blocked.seqs()
-            )
+            return await self._claims.claim_longest_due(lanes, per_lane, limit, lease, self._blocked.seqs())
         except StatementRefused as error:
             self._count_refused_claim(error)
-        due = await self._claims.find_due(START, merchants)
-        return await self._claim_others([lane.merchant_id for lane in due], per_merchant, limit, lease)
+        due = await self._claims.find_due(START, lanes)
+        return await self._claim_others([cursor.lane for cursor in due], per_lane, limit, lease)
 
     async def claim_due_of(
-        self, merchants: Sequence[str], per_merchant: int, limit: int, lease: timedelta
+        self, lanes: Sequence[str], per_lane: int, limit: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows as Claims does; where some are refused, leave those out, or their lanes."""
         try:
-            return await self._claims.claim_due_of(
-                merchants, per_merchant, limit, lease, self._blocked.seqs()
-            )
+            return await self._claims.claim_due_of(lanes, per_lane, limit, lease, self._blocked.seqs())
         except StatementRefused as error:
             self._count_refused_claim(error)
-        return await self._claim_others(merchants, per_merchant, limit, lease)
+        return await self._claim_others(lanes, per_lane, limit, lease)
 
-    async def claim_trials(self, merchants: Sequence[str], lease: timedelta) -> Sequence[ClaimedRetry]:
+    async def claim_trials(self, lanes: Sequence[str], lease: timedelta) -> Sequence[ClaimedRetry]:
         """Claim one due row each as Claims does; where one is refused, find it, and claim none this time."""
         try:
-            return await self._claims.claim_trials(merchants, lease, self._blocked.seqs())
+            return await self._claims.claim_trials(lanes, lease, self._blocked.seqs())
         except StatementRefused as error:
             self._count_refused_claim(error)
-        await self._find_refused(merchants, 1)
+        await self._find_refused(lanes, 1)
         return ()
 
     def _count_refused_claim(self, error: StatementRefused) -> None:
@@ -173,15 +169,15 @@ class Unreadable:
         self._metrics.database_errors.labels("claim_retries").inc()
 
     async def _claim_others(
-        self, merchants: Sequence[str], per_merchant: int, limit: int, lease: timedelta
+        self, lanes: Sequence[str], per_lane: int, limit: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Find the rows that a claim was refused for, and claim none this time; or else claim by halves."""
-        if await self._find_refused(merchants, per_merchant):
+        if await self._find_refused(lanes, per_lane):
             return ()
-        return await self._claim_by_halves(merchants, per_merchant, limit, lease)
+        return await self._claim_by_halves(lanes, per_lane, limit, lease)
 
     async def _claim_by_halves(
-        self, merchants: Sequence[str], per_merchant: int, limit: int, lease: timedelta
+        self, lanes: Sequence[str], per_lane: int, limit: int, lease: timedelta
     ) -> list[ClaimedRetry]:
         """Claim what can be claimed, though all rows can be read; a lane refused alone is looked at later."""
         claimed: list[ClaimedRetry] = []
@@ -189,38 +185,38 @@ class Unreadable:
         async def ask(part: Sequence[str]) -> None:
             if (left := limit - len(claimed)) > 0:
                 claimed.extend(
-                    await self._claims.claim_due_of(part, per_merchant, left, lease, self._blocked.seqs())
+                    await self._claims.claim_due_of(part, per_lane, left, lease, self._blocked.seqs())
                 )
 
-        async def alone(merchant_id: str, error: StatementRefused) -> None:
-            self._blocked.find(Reason.UNREADABLE, merchant_id, None, None, str(error))
-            await self._claims.look_later([merchant_id], timedelta(seconds=BLOCKED_WAIT))
+        async def alone(lane: str, error: StatementRefused) -> None:
+            self._blocked.find(Reason.UNREADABLE, lane, None, None, str(error))
+            await self._claims.look_later([lane], timedelta(seconds=BLOCKED_WAIT))
 
         try:
-            await in_parts(merchants, ask, alone)
+            await in_parts(lanes, ask, alone)
         except StorageError:
             if not claimed:
                 raise
             # What is claimed would only lapse; the next claim meets the same error, if it is still there.
         return claimed
 
-    async def _find_refused(self, merchants: Sequence[str], per_merchant: int) -> bool:
+    async def _find_refused(self, lanes: Sequence[str], per_lane: int) -> bool:
         """Look for the rows that a claim was refused for; tell whether there were any."""
         unnamed: list[str] = []
 
         async def name(part: Sequence[str]) -> list[DueRow]:
-            return await self._claims.name_due(part, per_merchant, self._blocked.seqs())
+            return await self._claims.name_due(part, per_lane, self._blocked.seqs())
 
-        async def cannot_name(merchant_id: str, error: StatementRefused) -> list[DueRow]:
-            unnamed.append(merchant_id)
-            self._blocked.find(Reason.UNREADABLE, merchant_id, None, None, str(error))
+        async def cannot_name(lane: str, error: StatementRefused) -> list[DueRow]:
+            unnamed.append(lane)
+            self._blocked.find(Reason.UNREADABLE, lane, None, None, str(error))
             return []
 
         async def try_rows(part: Sequence[DueRow]) -> bool:
             await self._claims.try_rows(part)
             return False
 
-        rows = [row for part in await in_parts(merchants, name, cannot_name) for row in part]
+        rows = [row for part in await in_parts(lanes, name, cannot_name) for row in part]
         if unnamed:
             await self._claims.look_later(unnamed, timedelta(seconds=BLOCKED_WAIT))
         are_refused = await in_parts(rows, try_rows, self._leave_out)
@@ -245,7 +241,7 @@ class Unreadable:
         return True
 
     def _block(self, row: DueRow, error: StatementRefused) -> None:
-        self._blocked.find(Reason.UNREADABLE, row.merchant_id, row.seq, row.id, str(error))
+        self._blocked.find(Reason.UNREADABLE, row.lane, row.seq, row.id, str(error))
 
     async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
         """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""

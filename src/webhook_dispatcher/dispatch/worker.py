@@ -114,7 +114,7 @@ class Worker:
             return False
         if session.is_probe and not session.has_started:
             return True
-        return not self._own_faults.circuit_is_open and session.lease.merchant_id not in self._own_faults.held
+        return not self._own_faults.circuit_is_open and session.lease.lane not in self._own_faults.held
 
     async def fetch(self, sessions: Sequence[LaneSession], stable: int) -> None:
         """Read the next run of each session. StorageError: nothing was read.
@@ -131,7 +131,7 @@ class Worker:
             _miss(sessions)
             raise
         for session, ask in zip(sessions, asks, strict=True):
-            run = runs.get(session.lease.merchant_id, [])
+            run = runs.get(session.lease.lane, [])
             if all(event.type in KNOWN_TYPES for event in run):
                 session.take_in(run, ask, stable)
             else:
@@ -147,7 +147,7 @@ class Worker:
             _miss(sessions)
             raise
         for session, ask in zip(sessions, asks, strict=True):
-            self._take_in_part(session, ask, runs[session.lease.merchant_id], stable)
+            self._take_in_part(session, ask, runs[session.lease.lane], stable)
 
     def _take_in_part(self, session: LaneSession, ask: RunAsk, run: Run, stable: int) -> None:
         """Take in a run up to a damaged row, or up to an event of a type that this version does not know.
@@ -166,7 +166,7 @@ class Worker:
             return
         session.missed_read()
         if is_unknown:
-            self._blocked.leave(session.lease.merchant_id)
+            self._blocked.leave(session.lease.lane)
         else:
             session.defer(self._database_clock.now() + timedelta(seconds=BLOCKED_WAIT))
 

@@ -1,4 +1,4 @@
-"""What a claim brings from storage."""
+"""What a claim brings from storage. `lane` is a lane's name: the id of its merchant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from webhook_dispatcher.domain.event import Event
 
 
 class Arrival(NamedTuple):
-    """A new event, by its number and merchant alone."""
+    """A new event, by its number and lane alone."""
 
     seq: int
-    merchant_id: str
+    lane: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class SweptLane:
-    """One merchant that is owed something in order, as the sweep found it."""
+    """A lane that is owed something in order, as the sweep found it."""
 
-    merchant_id: str
+    lane: str
     head_seq: int
     is_free: bool
 
@@ -55,7 +55,7 @@ class Lease:
         merchant fails: nobody else kept its events until then. None: nothing was attempted yet.
     """
 
-    merchant_id: str
+    lane: str
     epoch: int
     from_seq: int
     endpoint_removed_at: datetime | None
@@ -88,7 +88,7 @@ class Released:
 class RunAsk:
     """How much is to be read of one leased lane: what is behind `after_seq`, within both limits."""
 
-    merchant_id: str
+    lane: str
     after_seq: int
     max_events: int
     max_bytes: int
@@ -96,10 +96,10 @@ class RunAsk:
 
 
 class DueCursor(NamedTuple):
-    """A lane with something due, and so a place in their order. `retry_at` is the database's text for it."""
+    """A lane with something due: a place in their order. `retry_at` is the database's text for it."""
 
     retry_at: str
-    merchant_id: str
+    lane: str
 
 
 START = DueCursor("-infinity", "")
@@ -118,7 +118,7 @@ class ClaimedRetry:
 class DueRow(NamedTuple):
     """A due row that was named and not read."""
 
-    merchant_id: str
+    lane: str
     seq: int
     id: UUID
 
@@ -128,4 +128,4 @@ class Recalls:
     """Which lanes must be released, and whether everything is paused."""
 
     everything_is_paused: bool
-    merchants: frozenset[str]
+    lanes: frozenset[str]

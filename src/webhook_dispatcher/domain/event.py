@@ -87,6 +87,11 @@ class Event(NamedTuple):
     scheduled_at: datetime | None = None
 
     @property
+    def lane(self) -> str:
+        """The name of its lane: that of its merchant."""
+        return self.merchant_id
+
+    @property
     def is_known(self) -> bool:
         """Tell whether this version knows the event's type; a newer one may know more."""
         return self.type in KNOWN_TYPES

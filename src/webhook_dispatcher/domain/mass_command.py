@@ -31,7 +31,7 @@ class Matches:
 class MadeDue:
     """Deliveries that are to be attempted now.
 
-    heads: their merchants, each with the lowest seq that went back to its place in the order, if any.
+    heads: their lanes, each with the lowest seq that went back to its place in the order, if any.
     """
 
     seqs: tuple[int, ...]

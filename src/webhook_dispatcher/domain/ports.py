@@ -69,19 +69,19 @@ class Claims(Protocol):
         """Read ranges of numbers again that were not visible before; at most `limit` events from each."""
         ...
 
-    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
-        """Name the next merchants that are owed something in order; fewer than asked ends the round."""
+    async def sweep(self, after_lane: str, page_size: int) -> list[SweptLane]:
+        """Name the next lanes that are owed something in order; fewer than asked ends the round."""
         ...
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
-        """Lease those of the wanted lanes that are free; the numbers are the lowest seq known of each."""
+        """Lease those of these lanes that are free; the numbers are the lowest seq known of each."""
         ...
 
     async def check_writable(self) -> None:
         """Raise what leasing would: StorageUnavailable where the server only reads, as a standby does."""
         ...
 
-    async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
+    async def create_lanes(self, lanes: Sequence[str]) -> tuple[str, ...]:
         """Make missing lanes; returns those that another transaction is making just now."""
         ...
 
@@ -97,8 +97,8 @@ class Claims(Protocol):
         """Read which lanes must be released, and whether everything is paused."""
         ...
 
-    async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
-        """Read the next merchants with rows outside the order; True where the lane had to be corrected."""
+    async def mend_retries(self, after_lane: str, page_size: int) -> list[tuple[str, bool]]:
+        """Read the next lanes with rows outside the order; True where one had to be corrected."""
         ...
 
     async def find_due(self, after: DueCursor, limit: int) -> list[DueCursor]:
@@ -106,33 +106,31 @@ class Claims(Protocol):
         ...
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, lanes: int, per_lane: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
-        """Claim due rows of so many merchants, the longest due first.
+        """Claim due rows of so many lanes, the longest due first.
 
-        A merchant has at most `per_merchant` in flight, those claimed before included; `limit` are claimed.
+        A lane has at most `per_lane` in flight, those claimed before included; `limit` are claimed.
         """
         ...
 
     async def claim_due_of(
         self,
-        merchants: Sequence[str],
-        per_merchant: int,
+        lanes: Sequence[str],
+        per_lane: int,
         limit: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
-        """Claim due rows of the merchants named; the limits are those of `claim_longest_due`."""
+        """Claim due rows of the lanes named; the limits are those of `claim_longest_due`."""
         ...
 
-    async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
+    async def read_next(self, lane: str, after_seq: int) -> Event | None:
         """Read the next event of a leased lane without its object."""
         ...
 
-    async def name_due(
-        self, merchants: Sequence[str], per_merchant: int, except_seqs: Sequence[int]
-    ) -> list[DueRow]:
-        """Name the due rows that `claim_due_of` would take, up to `per_merchant` of each merchant."""
+    async def name_due(self, lanes: Sequence[str], per_lane: int, except_seqs: Sequence[int]) -> list[DueRow]:
+        """Name the due rows that `claim_due_of` would take, up to `per_lane` of each lane."""
         ...
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:
@@ -144,17 +142,17 @@ class Claims(Protocol):
         ...
 
     async def pick_trials(self, limit: int, interval: timedelta) -> list[str]:
-        """Name suspended merchants to be tried by a retry, since nothing waits in order; each rests again."""
+        """Name suspended lanes to be tried by a retry, since nothing waits in order; each rests again."""
         ...
 
     async def claim_trials(
-        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+        self, lanes: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
-        """Claim one due row of each of these merchants, whether they are suspended or not."""
+        """Claim one due row of each of these lanes, whether they are suspended or not."""
         ...
 
-    async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
-        """Look for these merchants' due rows no earlier than this."""
+    async def look_later(self, lanes: Sequence[str], wait: timedelta) -> None:
+        """Look for these lanes' due rows no earlier than this."""
         ...
 
 
@@ -206,7 +204,7 @@ class ReopenedChunk:
     """What one chunk of a mass retry did.
 
     matched: how many deliveries it looked at. retried: how many of them are owed again.
-    heads: their merchants, each with the lowest seq that went back to its place in the order, if any.
+    heads: their lanes, each with the lowest seq that went back to its place in the order, if any.
     reached: (finished_at, seq) of the last delivery; the next chunk begins behind it.
     seqs: the deliveries that are owed again.
     """
@@ -301,9 +299,9 @@ class CommandTransaction(MassTransaction, Protocol):
         ...
 
     async def wake_lanes(self, heads: Mapping[str, int | None]) -> None:
-        """Let these merchants' due rows be found at once.
+        """Let these lanes' due rows be found at once.
 
-        heads: by merchant, the lowest seq that went back to its place in the order, if any.
+        heads: by lane, the lowest seq that went back to its place in the order, if any.
         """
         ...
 
@@ -375,21 +373,21 @@ class OldestSearch:
     """How far the search for the oldest pending event has come.
 
     from_seq: nothing is pending before, but for late commits. known_seq: the oldest one found; 0 for none.
-    after_merchant: behind whom the round of merchants goes on.
+    after_lane: behind which one the round of lanes goes on.
     """
 
     from_seq: int = 0
     known_seq: int = 0
-    after_merchant: str = ""
+    after_lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A merchant that was suspended just now. is_told: a notice of it was written for the platform."""
+    """A lane that was suspended just now. is_reported: a notice of it was written for the platform."""
 
-    merchant_id: str
+    lane: str
     failing_since: datetime
-    is_told: bool
+    is_reported: bool
 
 
 class Suspensions(Protocol):
@@ -480,9 +478,9 @@ class LongestWaits:
 
 
 class Corrected(NamedTuple):
-    """How many lanes and retries of a page lay too far ahead. last_merchant: None where the round is over."""
+    """How many lanes and retries of a page lay too far ahead. last_lane: None where the round is over."""
 
-    last_merchant: str | None
+    last_lane: str | None
     lanes: int
     retries: int
 
@@ -526,8 +524,8 @@ class Upkeep(Protocol):
         """Clear away the console's sessions and codes that expired; return how many these were."""
         ...
 
-    async def correct_lanes(self, after_merchant: str, page_size: int, waits: LongestWaits) -> Corrected:
-        """Correct lanes of the next merchants, and their retries, that lie too far ahead of the clock."""
+    async def correct_lanes(self, after_lane: str, page_size: int, waits: LongestWaits) -> Corrected:
+        """Correct the next lanes, and their retries, that lie too far ahead of the clock."""
         ...
 
     async def correct_others(self, waits: LongestWaits) -> None:

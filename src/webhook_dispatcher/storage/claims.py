@@ -31,7 +31,7 @@ _RETRYING = load("retrying")
 _CLAIMING = {**load("claiming"), **load("unreadable")}
 _SUSPENDING = load("suspending")
 TRIALS_LOOKED_AT = 200
-"""Suspended merchants whose rest is over that one look goes through: some wait for a lease."""
+"""Suspended lanes whose rest is over that one look goes through: some wait for a lease."""
 
 
 class PostgresClaims:
@@ -60,9 +60,9 @@ class PostgresClaims:
         rows = await self._fetch("read_gaps", [low for low, _ in gaps], [high for _, high in gaps], limit)
         return [Arrival(row["seq"], row["merchant_id"]) for row in rows]
 
-    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
+    async def sweep(self, after_lane: str, page_size: int) -> list[SweptLane]:
         """See domain.ports.Claims; source: claiming.sql `sweep_lanes`."""
-        rows = await self._fetch("sweep_lanes", after_merchant, page_size)
+        rows = await self._fetch("sweep_lanes", after_lane, page_size)
         return [SweptLane(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
@@ -90,21 +90,21 @@ class PostgresClaims:
         """See domain.ports.Claims; source: claiming.sql `check_writable`."""
         await self._fetch("check_writable")
 
-    async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
+    async def create_lanes(self, lanes: Sequence[str]) -> tuple[str, ...]:
         """See domain.ports.Claims; source: claiming.sql `create_lanes`.
 
         All together; where one of them is being made by a transaction still open, each alone.
         """
-        if await self._create_lanes(merchants):
+        if await self._create_lanes(lanes):
             return ()
-        return tuple([merchant for merchant in merchants if not await self._create_lanes([merchant])])
+        return tuple([lane for lane in lanes if not await self._create_lanes([lane])])
 
-    async def _create_lanes(self, merchants: Sequence[str]) -> bool:
+    async def _create_lanes(self, lanes: Sequence[str]) -> bool:
         try:
             with translated():
                 async with self._pool.acquire() as connection, connection.transaction():
                     await connection.execute("SET LOCAL lock_timeout = '50ms'")
-                    await connection.execute(_CLAIMING["create_lanes"].text, list(merchants))
+                    await connection.execute(_CLAIMING["create_lanes"].text, list(lanes))
         except LockTaken:
             return False
         return True
@@ -113,7 +113,7 @@ class PostgresClaims:
         """See domain.ports.Claims; source: claiming.sql `read_runs`."""
         rows = await self._fetch(
             "read_runs",
-            [ask.merchant_id for ask in asks],
+            [ask.lane for ask in asks],
             [ask.after_seq for ask in asks],
             [ask.max_events for ask in asks],
             [ask.max_bytes for ask in asks],
@@ -137,13 +137,13 @@ class PostgresClaims:
         rows = await self._fetch("read_recalls")
         return Recalls(
             everything_is_paused=any(row["everything_is_paused"] for row in rows),
-            merchants=frozenset(row["merchant_id"] for row in rows if row["merchant_id"] is not None),
+            lanes=frozenset(row["merchant_id"] for row in rows if row["merchant_id"] is not None),
         )
 
-    async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
+    async def mend_retries(self, after_lane: str, page_size: int) -> list[tuple[str, bool]]:
         """See domain.ports.Claims; source: retrying.sql `mend_retries`."""
         with translated():
-            rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_merchant, page_size)
+            rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_lane, page_size)
         return [(row["merchant_id"], row["is_mended"]) for row in rows]
 
     async def find_due(self, after: DueCursor, limit: int) -> list[DueCursor]:
@@ -153,21 +153,19 @@ class PostgresClaims:
         return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, lanes: int, per_lane: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql `lock_longest_due_lanes` and what follows there."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
-                locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, merchants)
-                claimed = await self._claim_of_locked(
-                    connection, locked, per_merchant, limit, lease, except_seqs
-                )
+                locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, lanes)
+                claimed = await self._claim_of_locked(connection, locked, per_lane, limit, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def claim_due_of(
         self,
-        merchants: Sequence[str],
-        per_merchant: int,
+        lanes: Sequence[str],
+        per_lane: int,
         limit: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
@@ -175,22 +173,18 @@ class PostgresClaims:
         """See domain.ports.Claims; source: retrying.sql `lock_due_lanes_of` and what follows there."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
-                locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, merchants)
-                claimed = await self._claim_of_locked(
-                    connection, locked, per_merchant, limit, lease, except_seqs
-                )
+                locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, lanes)
+                claimed = await self._claim_of_locked(connection, locked, per_lane, limit, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
-    async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
+    async def read_next(self, lane: str, after_seq: int) -> Event | None:
         """See domain.ports.Claims; source: unreadable.sql `read_next`."""
-        rows = await self._fetch("read_next", merchant_id, after_seq)
+        rows = await self._fetch("read_next", lane, after_seq)
         return to_event(rows[0], attempts=0) if rows else None
 
-    async def name_due(
-        self, merchants: Sequence[str], per_merchant: int, except_seqs: Sequence[int]
-    ) -> list[DueRow]:
+    async def name_due(self, lanes: Sequence[str], per_lane: int, except_seqs: Sequence[int]) -> list[DueRow]:
         """See domain.ports.Claims; source: unreadable.sql `name_due`."""
-        rows = await self._fetch("name_due", list(merchants), per_merchant, list(except_seqs))
+        rows = await self._fetch("name_due", list(lanes), per_lane, list(except_seqs))
         return [DueRow(row["merchant_id"], row["seq"], row["id"]) for row in rows]
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:
@@ -209,32 +203,32 @@ class PostgresClaims:
         return [row["merchant_id"] for row in rows]
 
     async def claim_trials(
-        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+        self, lanes: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql `claim_retries`."""
         with translated():
             rows = await self._pool.fetch(
-                _RETRYING["claim_retries"].text, merchants, 1, len(merchants), lease, except_seqs, self._owner
+                _RETRYING["claim_retries"].text, lanes, 1, len(lanes), lease, except_seqs, self._owner
             )
         return [to_trial(row) for row in rows]
 
     async def _claim_of_locked(
         self,
         connection: PoolConnectionProxy,
-        lanes: Sequence[asyncpg.Record],
-        per_merchant: int,
+        locked: Sequence[asyncpg.Record],
+        per_lane: int,
         limit: int,
         lease: timedelta,
         except_seqs: Sequence[int],
     ) -> list[asyncpg.Record]:
         """Claim due rows of lanes locked by this transaction, and plan when each is looked at next."""
-        if not lanes:
+        if not locked:
             return []
-        merchants = [lane["merchant_id"] for lane in lanes]
+        lanes = [row["merchant_id"] for row in locked]
         claimed: list[asyncpg.Record] = await connection.fetch(
-            _RETRYING["claim_retries"].text, merchants, per_merchant, limit, lease, except_seqs, self._owner
+            _RETRYING["claim_retries"].text, lanes, per_lane, limit, lease, except_seqs, self._owner
         )
-        await connection.execute(_RETRYING["plan_retries"].text, merchants, per_merchant, except_seqs)
+        await connection.execute(_RETRYING["plan_retries"].text, lanes, per_lane, except_seqs)
         return claimed
 
     async def release_all_of(self, owner: str) -> Released:
@@ -242,14 +236,14 @@ class PostgresClaims:
 
         Source: claiming.sql `release_lanes_of`, retrying.sql `release_retries_of`.
         """
-        lanes = await self._fetch("release_lanes_of", owner)
+        released = await self._fetch("release_lanes_of", owner)
         with translated():
             retries = await self._pool.fetchval(_RETRYING["release_retries_of"].text, owner)
-        return Released([SweptLane(lane["merchant_id"], lane["head_seq"], True) for lane in lanes], retries)
+        return Released([SweptLane(row["merchant_id"], row["head_seq"], True) for row in released], retries)
 
-    async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
+    async def look_later(self, lanes: Sequence[str], wait: timedelta) -> None:
         """See domain.ports.Claims; source: unreadable.sql `look_later`."""
-        await self._fetch("look_later", list(merchants), wait)
+        await self._fetch("look_later", list(lanes), wait)
 
     async def _fetch(self, name: str, *arguments: object) -> list[asyncpg.Record]:
         with translated():

@@ -95,7 +95,7 @@ def _record_arguments(records: Sequence[Record], turns: Sequence[LaneTurn], leas
             "started_ats": [attempt and attempt.started_at for attempt in attempts],
             "durations_ms": [attempt and attempt.duration_ms for attempt in attempts],
             "finished_ats": [record.at for record in records],
-            "lane_merchants": [turn.lease.merchant_id for turn in turns],
+            "lanes": [turn.lease.lane for turn in turns],
             "lane_epochs": [turn.lease.epoch for turn in turns],
             "lanes_are_over": [turn.is_over for turn in turns],
             "lane_waits": [turn.wait_until or _NO_WAIT for turn in turns],

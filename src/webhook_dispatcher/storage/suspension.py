@@ -22,14 +22,14 @@ class PostgresSuspensions:
         self._pool = pool
 
     async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
-        """See domain.ports.Suspensions; of dispatchers that find the same merchant one suspends it."""
+        """See domain.ports.Suspensions; of dispatchers that find the same lane one suspends it."""
         with translated():
             found = await self._pool.fetch(
                 _SUSPENDING["find_to_suspend"].text, after, MIN_EVENTS, LATEST_ATTEMPTS, limit
             )
-            merchants = [row["merchant_id"] for row in found]
-            rows = await self._pool.fetch(_SUSPENDING["suspend_lanes"].text, merchants, after, interval)
-        return [Suspended(**row) for row in rows]
+            lanes = [row["merchant_id"] for row in found]
+            rows = await self._pool.fetch(_SUSPENDING["suspend_lanes"].text, lanes, after, interval)
+        return [Suspended(row["merchant_id"], row["failing_since"], row["is_reported"]) for row in rows]
 
     async def lift(self, limit: int) -> list[str]:
         """See domain.ports.Suspensions."""

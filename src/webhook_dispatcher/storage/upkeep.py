@@ -26,7 +26,7 @@ _PURGE = load("control")["purge_control"]
 _PURGE_UNREPORTED = load("notices")["purge_unreported"]
 LOGS = ("delivery_log", "attempt_log")
 OLDEST_PAGE = 1_000
-"""Merchants looked at in one step of the search for the oldest pending event."""
+"""Lanes looked at in one step of the search for the oldest pending event."""
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
 
 
@@ -126,12 +126,12 @@ class PostgresUpkeep:
         """See domain.ports.Upkeep; source: storage.console.expiry."""
         return await console_expiry.clear(self._pool)
 
-    async def correct_lanes(self, after_merchant: str, page_size: int, waits: LongestWaits) -> Corrected:
+    async def correct_lanes(self, after_lane: str, page_size: int, waits: LongestWaits) -> Corrected:
         """See domain.ports.Upkeep; source: clock.sql `correct_lanes`."""
         with translated():
             row = await self._pool.fetchrow(
                 _CLOCK["correct_lanes"].text,
-                after_merchant,
+                after_lane,
                 page_size,
                 waits.lease,
                 list(waits.delays),
@@ -162,13 +162,13 @@ class PostgresUpkeep:
                 _UPKEEP["read_oldest_pending"].text,
                 search.from_seq,
                 search.known_seq,
-                search.after_merchant,
+                search.after_lane,
                 OLDEST_PAGE,
             )
         if row is None:
-            return 0.0, replace(search, known_seq=0, after_merchant="")
+            return 0.0, replace(search, known_seq=0, after_lane="")
         return row["age"], OldestSearch(
-            row["first_seq"] or search.from_seq, row["oldest_seq"], row["last_merchant"]
+            row["first_seq"] or search.from_seq, row["oldest_seq"], row["last_lane"]
         )
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:

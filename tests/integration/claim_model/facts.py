@@ -155,7 +155,7 @@ class Facts:
         self._check_attempts(tables)
 
     def _check_holders(self, daemons: Sequence[ModelDaemon]) -> None:
-        holders = Counter(session.lease.merchant_id for daemon in daemons for session in daemon.sessions())
+        holders = Counter(session.lease.lane for daemon in daemons for session in daemon.sessions())
         assert max(holders.values(), default=1) == 1, f"two trusted holders: {holders}"
 
     def _check_requests(self, tables: Tables) -> None:

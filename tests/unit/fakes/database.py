@@ -74,18 +74,13 @@ class FakeDatabase:
         """Give merchants endpoints."""
         self.endpoints |= {merchant_id: make_endpoint(merchant_id) for merchant_id in merchants}
 
-    def lease(self, merchant_id: str) -> Lease:
+    def lease(self, lane: str) -> Lease:
         """Take a lane, whoever holds it."""
-        lane = self.lanes[merchant_id]
-        lane.epoch += 1
-        lane.is_leased, lane.is_recalled = True, False
+        row = self.lanes[lane]
+        row.epoch += 1
+        row.is_leased, row.is_recalled = True, False
         return Lease(
-            merchant_id,
-            lane.epoch,
-            lane.from_seq,
-            lane.endpoint_removed_at,
-            lane.is_suspended,
-            self.server_started_at,
+            lane, row.epoch, row.from_seq, row.endpoint_removed_at, row.is_suspended, self.server_started_at
         )
 
     def read(self, seqs: Iterable[int]) -> None:

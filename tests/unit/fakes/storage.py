@@ -51,7 +51,7 @@ class FakeClaims:
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
-        behind = [Arrival(seq, owed.event.merchant_id) for seq, owed in sorted(self.database.owed.items())]
+        behind = [Arrival(seq, owed.event.lane) for seq, owed in sorted(self.database.owed.items())]
         seen = [arrival for arrival in behind if arrival.seq > cursor and self._in_order(arrival.seq)][:most]
         now = self.database.clock.now
         return Arrivals(
@@ -61,13 +61,13 @@ class FakeClaims:
     async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
         self.database.fail("read_gaps")
         return [
-            Arrival(seq, self.database.owed[seq].event.merchant_id)
+            Arrival(seq, self.database.owed[seq].event.lane)
             for low, high in gaps
             for seq in sorted(self.database.owed)
             if low <= seq <= high and self._in_order(seq)
         ]
 
-    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
+    async def sweep(self, after_lane: str, page_size: int) -> list[SweptLane]:
         raise NotImplementedError
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
@@ -91,28 +91,28 @@ class FakeClaims:
     async def check_writable(self) -> None:
         self.database.fail("check_writable")
 
-    async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
+    async def create_lanes(self, lanes: Sequence[str]) -> tuple[str, ...]:
         self.database.fail("create_lanes")
-        self.created += merchants
+        self.created += lanes
         if self.create_gate is not None:
             await self.create_gate.wait()
-        self.missing -= set(merchants)
-        return tuple(name for name in merchants if name in self.being_made)
+        self.missing -= set(lanes)
+        return tuple(name for name in lanes if name in self.being_made)
 
     async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, list[Event]]:
         self.reads.append(list(asks))
-        runs = {ask.merchant_id: self._run(ask) for ask in asks}
+        runs = {ask.lane: self._run(ask) for ask in asks}
         if self.read_gate is not None:
             await self.read_gate.wait()
         self.database.fail("read_runs")
         self.database.read(event.seq for run in runs.values() for event in run)
-        return {merchant_id: run for merchant_id, run in runs.items() if run}
+        return {lane: run for lane, run in runs.items() if run}
 
     def _run(self, ask: RunAsk) -> list[Event]:
         run: list[Event] = []
         for seq, owed in sorted(self.database.owed.items()):
             is_full = len(run) == ask.max_events or sum(len(e.object) for e in run) >= ask.max_bytes
-            if seq > ask.after_seq and owed.event.merchant_id == ask.merchant_id and not is_full:
+            if seq > ask.after_seq and owed.event.lane == ask.lane and not is_full:
                 run += [owed.event] * self._in_order(seq)
         return run
 
@@ -130,38 +130,38 @@ class FakeClaims:
         self.database.fail("read_recalls")
         return self.recalls.popleft()
 
-    async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
+    async def mend_retries(self, after_lane: str, page_size: int) -> list[tuple[str, bool]]:
         raise NotImplementedError
 
     async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
         self.database.fail("find_due")
         self.looks.append(after)
-        merchants = dict.fromkeys(retry.event.merchant_id for retry in self.retries)
-        due = sorted(DueCursor(self.due_since.get(name, "0"), name) for name in merchants)
+        lanes = dict.fromkeys(retry.event.lane for retry in self.retries)
+        due = sorted(DueCursor(self.due_since.get(name, "0"), name) for name in lanes)
         return [lane for lane in due if after == START or lane > after][:most]
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, lanes: int, per_lane: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         self.database.fail("claim_longest_due")
         return self._claim(self.retries, most, except_seqs)
 
     async def claim_due_of(
         self,
-        merchants: Sequence[str],
-        per_merchant: int,
+        lanes: Sequence[str],
+        per_lane: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
         self.database.fail("claim_due_of")
-        wanted = [retry for retry in self.retries if retry.event.merchant_id in merchants]
+        wanted = [retry for retry in self.retries if retry.event.lane in lanes]
         return self._claim(wanted, most, except_seqs)
 
     def _claim(
         self, wanted: Sequence[ClaimedRetry], most: int, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
-        wanted = [retry for retry in wanted if retry.event.merchant_id not in self.later]
+        wanted = [retry for retry in wanted if retry.event.lane not in self.later]
         claimed = [retry for retry in wanted if retry.event.seq not in except_seqs][:most]
         self._try(retry.event.seq for retry in claimed)
         if not self.database.unchangeable.isdisjoint(retry.event.seq for retry in claimed):
@@ -177,22 +177,20 @@ class FakeClaims:
         if not self.database.unclaimable.isdisjoint(seqs):
             raise StatementRefused("23514", "breaks a rule")
 
-    async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
+    async def read_next(self, lane: str, after_seq: int) -> Event | None:
         self.database.fail("read_next")
-        run = self._run(RunAsk(merchant_id, after_seq, 1, 1, self.database.server_started_at))
+        run = self._run(RunAsk(lane, after_seq, 1, 1, self.database.server_started_at))
         return run[0]._replace(object=b"") if run else None
 
-    async def name_due(
-        self, merchants: Sequence[str], per_merchant: int, except_seqs: Sequence[int]
-    ) -> list[DueRow]:
+    async def name_due(self, lanes: Sequence[str], per_lane: int, except_seqs: Sequence[int]) -> list[DueRow]:
         self.database.fail("name_due")
-        if not self.database.unnamed.isdisjoint(merchants):
+        if not self.database.unnamed.isdisjoint(lanes):
             raise StatementRefused("XX001", "invalid page in block 7")
         events = [retry.event for retry in self.retries if retry.event.seq not in except_seqs]
         return [
-            DueRow(event.merchant_id, event.seq, event.id)
-            for merchant in merchants
-            for event in [event for event in events if event.merchant_id == merchant][:per_merchant]
+            DueRow(event.lane, event.seq, event.id)
+            for lane in lanes
+            for event in [event for event in events if event.lane == lane][:per_lane]
         ]
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:
@@ -212,20 +210,18 @@ class FakeClaims:
         return picked
 
     async def claim_trials(
-        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+        self, lanes: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
         self.database.fail("claim_trials")
-        first = {retry.event.merchant_id: retry for retry in reversed(self.retries)}
+        first = {retry.event.lane: retry for retry in reversed(self.retries)}
         later, self.later = self.later, []
         try:
-            return self._claim(
-                [first[name] for name in merchants if name in first], len(merchants), except_seqs
-            )
+            return self._claim([first[name] for name in lanes if name in first], len(lanes), except_seqs)
         finally:
             self.later = later
 
-    async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
-        self.later += merchants
+    async def look_later(self, lanes: Sequence[str], wait: timedelta) -> None:
+        self.later += lanes
 
 
 class FakeRecords:
@@ -288,20 +284,16 @@ class FakeRecords:
     def _turn(self, seqs: set[int], records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
         lists: dict[str, list[str]] = {"kept": [], "released": [], "recalled": [], "lost": []}
         for turn in turns:
-            lane = self.database.lanes[turn.lease.merchant_id]
-            mine = {
-                r.event.seq
-                for r in records
-                if r.event.merchant_id == turn.lease.merchant_id and not r.is_retry
-            }
+            lane = self.database.lanes[turn.lease.lane]
+            mine = {r.event.seq for r in records if r.event.lane == turn.lease.lane and not r.is_retry}
             if lane.is_locked:
                 continue
             if lane.epoch != turn.lease.epoch:
-                lists["lost"].append(turn.lease.merchant_id)
+                lists["lost"].append(turn.lease.lane)
                 continue
             is_released = turn.is_over and mine <= seqs
-            lists["released" if is_released else "kept"].append(turn.lease.merchant_id)
-            lists["recalled"] += [turn.lease.merchant_id] * lane.is_recalled
+            lists["released" if is_released else "kept"].append(turn.lease.lane)
+            lists["recalled"] += [turn.lease.lane] * lane.is_recalled
             if is_released:
                 lane.is_leased, lane.is_recalled, lane.wait_until = False, False, turn.wait_until
             if mine <= seqs:
@@ -314,10 +306,10 @@ class FakeRecords:
             return False
         if record.is_retry:
             return row.claim == record.fence
-        return row.is_in_order and self.database.lanes[record.event.merchant_id].epoch == record.fence
+        return row.is_in_order and self.database.lanes[record.event.lane].epoch == record.fence
 
     def _is_locked(self, record: Record) -> bool:
-        lane = self.database.lanes[record.event.merchant_id]
+        lane = self.database.lanes[record.event.lane]
         return lane.is_locked or self.database.owed[record.event.seq].is_locked
 
     async def read_unwritten(self, records: Sequence[Record]) -> frozenset[int]:

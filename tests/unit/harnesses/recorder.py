@@ -32,14 +32,12 @@ class RecorderHarness:
         self.blocked = instruments.blocked
         self.closed: list[LaneSession] = []
 
-    def session(self, merchant_id: str, *seqs: int) -> LaneSession:
+    def session(self, lane: str, *seqs: int) -> LaneSession:
         """Lease a lane that owes events, and read them."""
-        self.database.insert(*[make_event(seq, merchant_id) for seq in seqs])
-        session = LaneSession(
-            self.database.lease(merchant_id), self.memory, self.clock.elapsed() + TRUST, 1e9
-        )
-        everything = RunAsk(merchant_id, 0, 1000, 10**6, NOW)
-        session.take_in([make_event(seq, merchant_id) for seq in seqs], everything, stable=max(seqs))
+        self.database.insert(*[make_event(seq, lane) for seq in seqs])
+        session = LaneSession(self.database.lease(lane), self.memory, self.clock.elapsed() + TRUST, 1e9)
+        everything = RunAsk(lane, 0, 1000, 10**6, NOW)
+        session.take_in([make_event(seq, lane) for seq in seqs], everything, stable=max(seqs))
         return session
 
     def attempt(self, session: LaneSession, state: State | None = State.DELIVERED) -> Record:

@@ -37,7 +37,7 @@ class RetrierHarness:
         self.stop = stop or Stop()
         instruments = self.instruments = Instruments.of(self.clock, Metrics("test"))
         self.memory, self.database_clock = instruments.memory, instruments.database_clock
-        self.own_faults, self.merchants = instruments.own_faults, instruments.merchants
+        self.own_faults, self.health = instruments.own_faults, instruments.health
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
         attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD), INTERVAL)

@@ -13,5 +13,5 @@ async def obey_recalls(claims: Claims, dispatcher: Dispatcher, pause: OperatorPa
     """Poll once, end the sessions of recalled lanes, and begin or end the pause of everything."""
     recalls = await claims.read_recalls()
     pause.set(recalls.everything_is_paused)
-    for merchant_id in recalls.merchants:
-        dispatcher.recall(merchant_id)
+    for lane in recalls.lanes:
+        dispatcher.recall(lane)

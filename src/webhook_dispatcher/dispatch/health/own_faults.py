@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, Evidence
+from webhook_dispatcher.dispatch.health.lanes import NO_ADDRESS, Evidence
 from webhook_dispatcher.dispatch.health.suspicion import OURS, Suspicions
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.event import Event
@@ -55,7 +55,7 @@ class OwnFaults:
     """Watches how attempts end, the clocks and the event loop.
 
     circuit_is_open: only probes may be sent. signer_is_broken: each signature must be verified before it is
-        sent. held: the merchants that are held back: they may be sent only probes.
+        sent. held: the lanes that are held back: they may be sent only probes.
     """
 
     def __init__(self, clock: Clock, database_clock: DatabaseClock, metrics: Metrics) -> None:
@@ -84,13 +84,13 @@ class OwnFaults:
             said.append(self._clock_fault())
         return said
 
-    def is_probe_only(self, merchant_id: str) -> bool:
-        """Tell whether whatever is sent to a merchant now is a probe."""
-        return self.circuit_is_open or merchant_id in self.held
+    def is_probe_only(self, lane: str) -> bool:
+        """Tell whether whatever is sent from a lane now is a probe."""
+        return self.circuit_is_open or lane in self.held
 
     @property
     def probes(self) -> int:
-        """Return how many merchants that are held back may be tried now."""
+        """Return how many lanes that are held back may be tried now."""
         return int(len(self.held) > 0 and self.may_probe())
 
     def may_probe(self) -> bool:
@@ -98,9 +98,9 @@ class OwnFaults:
         now = self._clock.elapsed()
         return not self._clock_is_off and now >= self._probe_at
 
-    def has_worked(self, merchant_id: str) -> bool:
-        """Tell whether a merchant accepted something in the last ten minutes."""
-        return self._evidence.trusts(merchant_id)
+    def has_worked(self, lane: str) -> bool:
+        """Tell whether something of a lane was accepted in the last ten minutes."""
+        return self._evidence.trusts(lane)
 
     def note_probe(self) -> None:
         """Count a probe as sent."""
@@ -154,13 +154,13 @@ class OwnFaults:
         """
         if isinstance(result, Failure):
             return self._learn_failure(event, result, started)
-        outcome, merchant_id = result.outcome, event.merchant_id
+        outcome, lane = result.outcome, event.lane
         self._signed_well(started)
         if self.suspicions.marks:
-            self.suspicions.contradict(merchant_id, started, is_fresh=result.is_fresh)
+            self.suspicions.contradict(lane, started, is_fresh=result.is_fresh)
         self._evidence.answered(
-            merchant_id,
-            result.origin or merchant_id,
+            lane,
+            result.origin or lane,
             started,
             is_first=event.attempts == 0,
             is_fresh=result.is_fresh,
@@ -170,7 +170,7 @@ class OwnFaults:
 
     def _learn_failure(self, event: Event, result: Failure, started: float) -> bool:
         if result.is_ours:
-            self._learn_own(event.merchant_id, result)
+            self._learn_own(event, result)
             return False
         if result.outcome is Outcome.UNSENDABLE:
             return True
@@ -178,22 +178,22 @@ class OwnFaults:
         if result.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
             return False
         if result.outcome in _FURTHER:
-            self.suspicions.got_further(event.merchant_id, started, has_address=result.has_address)
+            self.suspicions.got_further(event.lane, started, has_address=result.has_address)
         is_excused = self._is_suspect(event, result, started)
         return not (is_excused or self._clock_is_off)
 
-    def _learn_own(self, merchant_id: str, failure: Failure) -> None:
+    def _learn_own(self, event: Event, failure: Failure) -> None:
         """Learn of a fault that the sender knows to be ours."""
         now = self._clock.elapsed()
         # The only fault of ours that makes an event unsendable is a wrong signature.
         if failure.outcome is Outcome.UNSENDABLE:
             if self._signer is None:
-                self._signer = self._begin("signer", merchant_id, failure.detail, now)
+                self._signer = self._begin("signer", event.merchant_id, failure.detail, now)
                 self._set_circuit()
             return
-        self.suspicions.hold_back(merchant_id, OURS if failure.has_address else f"{OURS}{NO_ADDRESS}")
+        self.suspicions.hold_back(event.lane, OURS if failure.has_address else f"{OURS}{NO_ADDRESS}")
         if self._local is None:
-            self._local = self._begin("local", merchant_id, failure.detail, now)
+            self._local = self._begin("local", event.merchant_id, failure.detail, now)
         self._local.shown_at = now
 
     def _look_at_local(self, now: float) -> None:
@@ -214,12 +214,11 @@ class OwnFaults:
         return self._stalled_at > started or self._clock.elapsed() - self._beat_at > MAX_BEAT_INTERVAL
 
     def _is_suspect(self, event: Event, failure: Failure, started: float) -> bool:
-        """Compare a failure with other merchants' attempts. True: it may be our fault, and does not count."""
-        merchant_id = event.merchant_id
+        """Compare a failure with other lanes' attempts. True: it may be our fault, and does not count."""
         was_suspected = len(self.held) > 0
         mark = failure.outcome if failure.has_address else f"{failure.outcome}{NO_ADDRESS}"
         is_suspect = self.suspicions.excuses(
-            merchant_id, failure.origin or merchant_id, started, mark, is_first=event.attempts == 0
+            event.lane, failure.origin or event.lane, started, mark, is_first=event.attempts == 0
         )
         if is_suspect and not was_suspected:
             self._probe_at = self._clock.elapsed() + PROBE_INTERVAL

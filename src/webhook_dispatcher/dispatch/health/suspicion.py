@@ -1,7 +1,7 @@
 """Suspects that a failure is ours when nearly all merchants fail alike, and holds back those that do. No I/O.
 
 A suspicion is about one mark: the way in which attempts fail. It begins when nearly all of the origins that
-were tried last, in first attempts, have the same mark (merchants.Evidence). An HTTP answer is no mark,
+were tried last, in first attempts, have the same mark (lanes.Evidence). An HTTP answer is no mark,
 whatever its status: our names, routes and certificates worked for it. What the sender knows to be a fault of
 this machine has a mark of its own (OURS), and needs no others that fail alike.
 
@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from webhook_dispatcher.dispatch.health.merchants import (
+from webhook_dispatcher.dispatch.health.lanes import (
     NO_ADDRESS,
     WINDOW,
     AttemptResult,
     Evidence,
-    RecentMerchants,
+    RecentLanes,
 )
 from webhook_dispatcher.domain.clock import Clock
 
@@ -55,7 +55,7 @@ class _Suspicion:
     answered_at: when any merchant was answered last, or else when the suspicion began.
     first_answer, last_answer: when the first and last attempts of others began that went the same way and
         were answered.
-    shown: since when each merchant has had the mark.
+    shown: since when each lane has had the mark.
     """
 
     mark: str
@@ -93,22 +93,22 @@ class _Hold:
     until: float
 
     def is_over(self, now: float) -> bool:
-        """Tell whether the merchant may be tried beside others: they have been answered meanwhile."""
+        """Tell whether the lane may be tried beside others: they have been answered meanwhile."""
         last = self.suspicion.last_answer
         return now >= self.until and last is not None and last > self.began
 
 
 class Suspicions:
-    """All suspicions, and the merchants held back for them.
+    """All suspicions, and the lanes held back for them.
 
-    marks: what is suspected now. held: the merchants held back now. Both are live views.
+    marks: what is suspected now. held: the lanes held back now. Both are live views.
     to_release: those not held back any more that `take_released` has not returned yet.
     """
 
     def __init__(self, clock: Clock, evidence: Evidence) -> None:
         self._clock = clock
         self._evidence = evidence
-        self._excused_in_vain = RecentMerchants()
+        self._excused_in_vain = RecentLanes()
         self._suspicions: dict[str, _Suspicion] = {}
         self._holds: dict[str, _Hold] = {}
         self.marks = self._suspicions.keys()
@@ -117,13 +117,13 @@ class Suspicions:
         self._looks_at = 0.0
 
     def take_released(self) -> list[str]:
-        """Return the merchants that have ceased to be held back since the last call."""
+        """Return the lanes that have ceased to be held back since the last call."""
         now = self._clock.elapsed()
         if self._holds and now >= self._looks_at:
             self._looks_at = now + MIN_HOLD / 10
-            over = [merchant_id for merchant_id, hold in self._holds.items() if hold.is_over(now)]
-            for merchant_id in over:
-                del self._holds[merchant_id]
+            over = [lane for lane, hold in self._holds.items() if hold.is_over(now)]
+            for lane in over:
+                del self._holds[lane]
             self.to_release += over
         released, self.to_release = self.to_release, []
         return released
@@ -138,58 +138,58 @@ class Suspicions:
 
     @property
     def is_any_ours(self) -> bool:
-        """Tell whether merchants are held back for what the sender knows to be a fault of this machine."""
+        """Tell whether lanes are held back for what the sender knows to be a fault of this machine."""
         return any(suspicion.is_ours for suspicion in self._suspicions.values())
 
-    def contradict(self, merchant_id: str, started: float, *, is_fresh: bool) -> None:
+    def contradict(self, lane: str, started: float, *, is_fresh: bool) -> None:
         """Learn that an attempt was answered, whatever the status. is_fresh: a name was looked up for it."""
         for suspicion in list(self._suspicions.values()):
             if started > suspicion.since:
                 suspicion.was_contradicted = True
                 suspicion.answered_at = max(started, suspicion.answered_at)
                 if suspicion.is_refuted_by(is_fresh):
-                    self._weigh(suspicion, merchant_id, started)
+                    self._weigh(suspicion, lane, started)
 
-    def excuses(self, merchant_id: str, origin: str, started: float, mark: str, *, is_first: bool) -> bool:
-        """Learn that an attempt failed. True: it may be our fault, and its merchant is held back."""
+    def excuses(self, lane: str, origin: str, started: float, mark: str, *, is_first: bool) -> bool:
+        """Learn that an attempt failed. True: it may be our fault, and its lane is held back."""
         now = self._clock.elapsed()
-        alike = self._evidence.failed(merchant_id, origin, started, mark) if is_first else []
+        alike = self._evidence.failed(lane, origin, started, mark) if is_first else []
         if alike and mark not in self._suspicions:
             self._begin(mark, alike, now)
         suspicion = self._suspicions.get(mark)
-        if suspicion is None or self._excused_in_vain.knows(merchant_id, now):
+        if suspicion is None or self._excused_in_vain.knows(lane, now):
             return False
-        self._hold_back(suspicion, merchant_id, now)
+        self._hold_back(suspicion, lane, now)
         return True
 
-    def hold_back(self, merchant_id: str, mark: str) -> None:
+    def hold_back(self, lane: str, mark: str) -> None:
         """Learn that an attempt failed through a fault of ours. mark: one of OURS."""
         now = self._clock.elapsed()
         suspicion = self._suspicions.setdefault(mark, _Suspicion(mark, now, now))
-        self._hold_back(suspicion, merchant_id, now)
+        self._hold_back(suspicion, lane, now)
 
-    def got_further(self, merchant_id: str, started: float, *, has_address: bool) -> None:
+    def got_further(self, lane: str, started: float, *, has_address: bool) -> None:
         """Learn that an attempt failed, but not through us. has_address: it got further than the look-up."""
         for suspicion in list(self._suspicions.values()):
             is_over = suspicion.is_ours and (has_address or suspicion.mark.endswith(NO_ADDRESS))
-            if is_over and merchant_id in suspicion.shown and started > suspicion.since:
+            if is_over and lane in suspicion.shown and started > suspicion.since:
                 self._end(suspicion, "it is over")
 
-    def _hold_back(self, suspicion: _Suspicion, merchant_id: str, now: float) -> None:
-        first = suspicion.shown.setdefault(merchant_id, now)
+    def _hold_back(self, suspicion: _Suspicion, lane: str, now: float) -> None:
+        first = suspicion.shown.setdefault(lane, now)
         hold = min(max(MIN_HOLD, now - first), MAX_HOLD)
-        self._holds[merchant_id] = _Hold(suspicion, now, now + hold)
+        self._holds[lane] = _Hold(suspicion, now, now + hold)
 
     def _begin(self, mark: str, alike: Sequence[AttemptResult], now: float) -> None:
         since = max(shown.started for shown in alike)
         self._suspicions[mark] = _Suspicion(
-            mark, since, now, shown=dict.fromkeys([shown.merchant_id for shown in alike], now)
+            mark, since, now, shown=dict.fromkeys([shown.lane for shown in alike], now)
         )
         _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
 
-    def _weigh(self, suspicion: _Suspicion, merchant_id: str, started: float) -> None:
+    def _weigh(self, suspicion: _Suspicion, lane: str, started: float) -> None:
         """End a suspicion, if an answer to an attempt begun since shows that it is wrong or over."""
-        if merchant_id in suspicion.shown:
+        if lane in suspicion.shown:
             self._end(suspicion, "it is over")
             return
         if suspicion.first_answer is None:
@@ -202,14 +202,14 @@ class Suspicions:
         _log.info("suspicion.ended", attempts_failed_with=suspicion.mark, reason=reason)
         del self._suspicions[suspicion.mark]
         self._evidence.forget(suspicion.mark)
-        released = [merchant_id for merchant_id, hold in self._holds.items() if hold.suspicion is suspicion]
-        for merchant_id in released:
-            del self._holds[merchant_id]
+        released = [lane for lane, hold in self._holds.items() if hold.suspicion is suspicion]
+        for lane in released:
+            del self._holds[lane]
         self.to_release += released
         if suspicion.is_ours:
             return
-        for merchant_id in suspicion.shown:
+        for lane in suspicion.shown:
             if suspicion.last_answer is not None:
-                self._evidence.distrust(merchant_id)
+                self._evidence.distrust(lane)
             if suspicion.was_vain():
-                self._excused_in_vain.learn(merchant_id, self._clock.elapsed())
+                self._excused_in_vain.learn(lane, self._clock.elapsed())

@@ -55,7 +55,7 @@ CROSS JOIN LATERAL (
 
 -- name: sweep_lanes
 -- Go round the merchants that are owed something in order, one look-up each (a loose index scan).
--- $1 after_merchant text
+-- $1 after_lane text
 -- $2 page_size bigint
 -- row: merchant_id text, head_seq bigint, is_free boolean
 -- order: by merchant_id
@@ -98,7 +98,7 @@ ORDER BY page.merchant_id;
 
 -- name: create_lanes
 -- Make the lanes that are missing.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- none: always
 INSERT INTO webhook.lane (merchant_id)
 SELECT wanted.merchant_id FROM unnest($1::text[]) AS wanted (merchant_id)
@@ -117,7 +117,7 @@ UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
 -- Each lane is looked up where it is named: a join of two tables may read the whole of one.
 -- What was leased is taken out by NOT IN, which is hashed: a join may compare each with each.
 -- A head_seq below from_seq is a straggler that was committed late: from_seq comes down to it.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- $2 head_seqs bigint[]
 -- $3 lease interval
 -- $4 owner text
@@ -234,7 +234,7 @@ FROM released;
 -- Read the next events of leased lanes, in order, without row locks.
 -- A statement of its own: inside the claiming statement its snapshot would still show rows that the
 -- last holder has just finished. A lease of before this server was started reads nothing.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- $2 after_seqs bigint[]
 -- $3 max_events bigint[]
 -- $4 max_bytes bigint[]

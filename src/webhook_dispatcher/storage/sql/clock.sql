@@ -6,14 +6,14 @@
 -- delay begin anew where they end later than ones that begin now, and what has been is no later than now.
 -- The holder of such a lease does not trust it for longer: it began before now.
 -- Not retry_at: mend_retries lowers it.
--- $1 after_merchant text
+-- $1 after_lane text
 -- $2 page_size bigint
 -- $3 lease interval
 -- $4 delays interval[]; by the attempts of the schedule that were made: after more of them a row is due at once
 -- $5 suspension_interval interval
 -- $6 rest interval; of a lane that is not suspended
--- row: last_merchant text, lanes bigint, retries bigint
--- order: one row; last_merchant is null when the page was not full: the round is over
+-- row: last_lane text, lanes bigint, retries bigint
+-- order: one row; last_lane is null when the page was not full: the round is over
 WITH now AS MATERIALIZED (SELECT clock_timestamp() AS at),
 page AS MATERIALIZED (
     SELECT lane.merchant_id
@@ -90,7 +90,7 @@ planned AS (
     RETURNING outbox.seq
 )
 SELECT
-    (SELECT CASE WHEN count(*) = $2 THEN max(page.merchant_id) END FROM page) AS last_merchant,
+    (SELECT CASE WHEN count(*) = $2 THEN max(page.merchant_id) END FROM page) AS last_lane,
     (SELECT count(*) FROM corrected) AS lanes,
     (SELECT count(*) FROM planned) AS retries;
 

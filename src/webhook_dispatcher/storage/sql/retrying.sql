@@ -5,7 +5,7 @@
 -- Name lanes that have something due, the longest due first, behind one that was named before.
 -- Two conditions on retry_at: the index finds the place by the first, the second tells apart equal times.
 -- $1 after_retry_at text
--- $2 after_merchant text
+-- $2 after_lane text
 -- $3 most bigint
 -- row: retry_at text, merchant_id text
 -- order: by retry_at, merchant_id
@@ -43,7 +43,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: lock_due_lanes_of
 -- Lock those of these lanes that have something due.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- row: merchant_id text
 -- none: nothing of theirs is due
 SELECT lane.merchant_id
@@ -59,8 +59,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- name: claim_retries
 -- Claim due rows of locked lanes, as many as each lane has free slots, each under a token: its upper half tells
 -- the owner (release_retries_of), its lower half is drawn, as epochs are.
--- $1 merchants text[]
--- $2 per_merchant bigint
+-- $1 lanes text[]
+-- $2 per_lane bigint
 -- $3 most bigint
 -- $4 lease interval
 -- $5 except_seqs bigint[]; rows that are left alone
@@ -165,8 +165,8 @@ SELECT count(*) AS retries FROM released;
 -- A lane whose slots are all taken waits for the first claim to lapse: a record comes sooner.
 -- A lane with rows that are left alone is looked at again after a second: others may be able to claim them,
 -- and a time in the past would put it in front of all others at every look.
--- $1 merchants text[]
--- $2 per_merchant bigint
+-- $1 lanes text[]
+-- $2 per_lane bigint
 -- $3 except_seqs bigint[]
 -- none: always
 WITH left_alone AS MATERIALIZED (
@@ -212,7 +212,7 @@ WHERE lane.merchant_id = ANY(ARRAY[asked.merchant_id]);
 -- name: mend_retries
 -- Go round the merchants with rows outside the order, one look-up each, and mend lanes that look for them too
 -- late or are missing: after an operator's edit, or a bug. A loose index scan.
--- $1 after_merchant text
+-- $1 after_lane text
 -- $2 page_size bigint
 -- row: merchant_id text, is_mended boolean
 -- order: by merchant_id

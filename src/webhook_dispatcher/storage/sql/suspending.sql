@@ -41,10 +41,10 @@ LIMIT $4;
 -- name: suspend_lanes
 -- Suspend those of these merchants who still fail, and tell the platform of each, where it has an endpoint.
 -- Whoever holds such a lane ends after the event in flight.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- $2 suspend_after interval
 -- $3 suspension_interval interval
--- row: merchant_id text, failing_since timestamptz, is_told boolean
+-- row: merchant_id text, failing_since timestamptz, is_reported boolean
 -- order: none
 -- none: their lanes are locked by somebody, or changed meanwhile
 WITH locked AS MATERIALIZED (
@@ -93,7 +93,7 @@ told AS (
     FROM suspended
     CROSS JOIN platform
 )
-SELECT suspended.merchant_id, suspended.failing_since, EXISTS (SELECT FROM platform) AS is_told FROM suspended;
+SELECT suspended.merchant_id, suspended.failing_since, EXISTS (SELECT FROM platform) AS is_reported FROM suspended;
 
 -- name: lift_suspensions
 -- Lift the suspension of merchants who have accepted something, or have another URL or none: what failed is forgotten

@@ -17,8 +17,8 @@ LIMIT 1;
 
 -- name: name_due
 -- Name the due rows that claim_retries would take if nothing else were in flight. Reads no objects.
--- $1 merchants text[]
--- $2 per_merchant bigint
+-- $1 lanes text[]
+-- $2 per_lane bigint
 -- $3 except_seqs bigint[]
 -- row: merchant_id text, seq bigint, id uuid
 -- none: nothing is due
@@ -100,7 +100,7 @@ SELECT logged.type, logged.state FROM logged;
 
 -- name: look_later
 -- Let lanes whose due rows cannot even be named wait a while for the next look.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- $2 wait interval
 -- none: always
 UPDATE webhook.lane

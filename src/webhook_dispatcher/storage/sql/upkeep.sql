@@ -98,9 +98,9 @@ LEFT JOIN LATERAL (
 -- the next of a page of merchants (a loose index scan), which goes round all that are owed something.
 -- $1 from_seq bigint
 -- $2 known_seq bigint
--- $3 after_merchant text
+-- $3 after_lane text
 -- $4 page_size bigint
--- row: age double precision, first_seq bigint, oldest_seq bigint, last_merchant text
+-- row: age double precision, first_seq bigint, oldest_seq bigint, last_lane text
 -- order: one row
 -- none: nothing is pending
 WITH RECURSIVE head AS (
@@ -146,7 +146,7 @@ SELECT
         THEN extract(EPOCH FROM clock_timestamp() - oldest.created_at) ELSE 0 END::double precision AS age,
     (SELECT lowest.seq FROM lowest) AS first_seq,
     oldest.seq AS oldest_seq,
-    (SELECT CASE WHEN count(*) = $4 THEN max(page.merchant_id) ELSE '' END FROM page) AS last_merchant
+    (SELECT CASE WHEN count(*) = $4 THEN max(page.merchant_id) ELSE '' END FROM page) AS last_lane
 FROM oldest;
 
 -- name: read_unknown_keys

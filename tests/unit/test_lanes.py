@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes.clock import FakeClock
-from webhook_dispatcher.dispatch.health import merchants as standing
-from webhook_dispatcher.dispatch.health.merchants import FORGET_AFTER, SLOW, Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.health import lanes as standing
+from webhook_dispatcher.dispatch.health.lanes import FORGET_AFTER, SLOW, Health, LaneHealth, Slots
 from webhook_dispatcher.domain.verdict import Outcome
 
 QUICK = SLOW / 10
@@ -30,7 +30,7 @@ COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Health})
     ],
 )
 def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expected: Health) -> None:
-    standings = MerchantHealth(FakeClock())
+    standings = LaneHealth(FakeClock())
     for outcome, seconds in attempts:
         standings.learn("m", outcome, seconds)
     assert standings.of("m") is expected
@@ -38,7 +38,7 @@ def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expec
 
 
 def test_who_took_much_of_the_event_loop_is_a_suspect_until_the_next_attempt() -> None:
-    standings = MerchantHealth(FakeClock())
+    standings = LaneHealth(FakeClock())
     standings.learn("m", Outcome.DELIVERED, QUICK, is_costly=True)
     assert standings.of("m") is SUSPECT
     standings.learn("m", Outcome.DELIVERED, QUICK)
@@ -47,7 +47,7 @@ def test_who_took_much_of_the_event_loop_is_a_suspect_until_the_next_attempt() -
 
 def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> None:
     clock = FakeClock()
-    standings = MerchantHealth(clock)
+    standings = LaneHealth(clock)
     for name in "abc":
         standings.learn(name, Outcome.DELIVERED, QUICK)
     standings.started("a")
@@ -64,7 +64,7 @@ def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> 
 
 def test_an_attempt_is_watched_however_late_it_begins() -> None:
     clock = FakeClock()
-    standings = MerchantHealth(clock)
+    standings = LaneHealth(clock)
     standings.learn("a", Outcome.DELIVERED, QUICK)
     assert standings.of("a") is GOOD
     clock.advance(SLOW * 2)
@@ -76,7 +76,7 @@ def test_an_attempt_is_watched_however_late_it_begins() -> None:
 
 def test_what_was_known_is_forgotten_after_a_while() -> None:
     clock = FakeClock()
-    standings = MerchantHealth(clock)
+    standings = LaneHealth(clock)
     standings.learn("good", Outcome.DELIVERED, QUICK)
     standings.learn("slow", Outcome.TIMEOUT, SLOW)
     clock.advance(FORGET_AFTER / 2)
@@ -89,7 +89,7 @@ def test_what_was_known_is_forgotten_after_a_while() -> None:
 
 def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing, "MAX_KNOWN", 3)
-    standings = MerchantHealth(FakeClock())
+    standings = LaneHealth(FakeClock())
     for name in "abc":
         standings.learn(name, Outcome.TIMEOUT, SLOW)
     for name in "axyz":

@@ -1,8 +1,8 @@
-"""How merchants' latest attempts went, and how many bulkhead slots each health may take. No I/O.
+"""How lanes' latest attempts went, and how many bulkhead slots each health may take. No I/O.
 
-A slot is a lane's session or a retry in flight. A merchant that hangs keeps its slot for the ten seconds of a
-time-out, and healthy merchants must not wait for it. So slow merchants get at most half of the slots, and
-slow and unknown ones together at most seven eighths: docs/adr/0011.
+A slot is a lane's session or a retry in flight. A lane whose merchant hangs keeps its slot for the ten
+seconds of a time-out, and healthy lanes must not wait for it. So slow lanes get at most half of the slots,
+and slow and unknown ones together at most seven eighths: docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
@@ -28,27 +28,27 @@ WINDOW = 60.0
 REPEAT_INTERVAL = 0.1
 """Seconds within which another answer of the same origin is not noted."""
 RECENT = 600.0
-"""Seconds for which RecentMerchants remembers a merchant."""
+"""Seconds for which RecentLanes remembers a lane."""
 NO_ADDRESS = ", no address"
 """How marks end of attempts that got no further than looking up a name, or the egress proxy."""
 FORGET_AFTER = 600.0
-"""Seconds after which a merchant's latest attempt is forgotten, and its health unknown."""
+"""Seconds after which a lane's latest attempt is forgotten, and its health unknown."""
 MAX_KNOWN = 25_000
-"""Merchants remembered of each health; beyond, those attempted longest ago are forgotten."""
+"""Lanes remembered of each health; beyond, those attempted longest ago are forgotten."""
 SUSPECTS_ONE_IN = 2
 """Suspects may take one slot in so many."""
 RESERVE_ONE_IN = 8
-"""One slot in so many is reserved for healthy merchants."""
+"""One slot in so many is reserved for healthy lanes."""
 
 _NEVER = float("-inf")
 
 
 class Health(IntEnum):
-    """How a merchant's latest attempt went; the higher, the more slots it may take.
+    """How a lane's latest attempt went; the higher, the more slots it may take.
 
-    HELD_BACK: it fails as nearly all merchants do, which may be our fault (suspicion.py).
+    HELD_BACK: it fails as nearly all lanes do, which may be our fault (suspicion.py).
     SUSPECT: the attempt was slow, or took much of the event loop, however it ended.
-    UNKNOWN: there was none lately, or it failed quickly. Such merchants keep no slot for long, so they must
+    UNKNOWN: there was none lately, or it failed quickly. Such lanes keep no slot for long, so they must
         not wait behind suspects.
     HEALTHY: it was quick and accepted.
     """
@@ -59,8 +59,8 @@ class Health(IntEnum):
     HEALTHY = 3
 
 
-class MerchantHealth:
-    """Knows every merchant's health. An attempt in flight for longer than SLOW counts as slow already."""
+class LaneHealth:
+    """Knows every lane's health. An attempt in flight for longer than SLOW counts as slow already."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class MerchantHealth:
         held: Collection[str] = frozenset(),
         has_worked: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Set up. held: who is held back now. has_worked: whether a merchant accepted something lately."""
+        """Set up. held: who is held back now. has_worked: whether its merchant accepted something lately."""
         self._clock = clock
         self._held = held
         self.has_worked = has_worked
@@ -79,10 +79,10 @@ class MerchantHealth:
         self._tickets = count()
         self._changes_at = 0.0
 
-    def started(self, merchant_id: str) -> int:
+    def started(self, lane: str) -> int:
         """Learn that an attempt begins; return a ticket for `finished`."""
         ticket, now = next(self._tickets), self._clock.elapsed()
-        self._in_flight[ticket] = (merchant_id, now)
+        self._in_flight[ticket] = (lane, now)
         self._changes_at = min(self._changes_at, now + SLOW)
         return ticket
 
@@ -90,49 +90,49 @@ class MerchantHealth:
         """Learn that it has ended, whatever came of it."""
         self._in_flight.pop(ticket, None)
 
-    def learn(self, merchant_id: str, outcome: Outcome, seconds: float, *, is_costly: bool = False) -> None:
+    def learn(self, lane: str, outcome: Outcome, seconds: float, *, is_costly: bool = False) -> None:
         """Learn how an attempt went that counts. is_costly: it took much of the event loop."""
         if outcome is Outcome.UNSENDABLE:
             return  # the row's fault
         now = self._clock.elapsed()
         if seconds > SLOW or outcome is Outcome.TIMEOUT or is_costly:
-            self._suspects(merchant_id, now)
+            self._suspects(lane, now)
             return
-        self._suspect.pop(merchant_id, None)
+        self._suspect.pop(lane, None)
         if outcome is Outcome.DELIVERED:
-            self._healthy[merchant_id] = now
-            self._healthy.move_to_end(merchant_id)
+            self._healthy[lane] = now
+            self._healthy.move_to_end(lane)
         else:
-            self._healthy.pop(merchant_id, None)
+            self._healthy.pop(lane, None)
 
-    def of(self, merchant_id: str) -> Health:
-        """Return a merchant's health now."""
-        if merchant_id in self._held:
+    def of(self, lane: str) -> Health:
+        """Return a lane's health now."""
+        if lane in self._held:
             return Health.HELD_BACK
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
-        if merchant_id in self._suspect:
+        if lane in self._suspect:
             return Health.SUSPECT
-        return Health.HEALTHY if merchant_id in self._healthy else Health.UNKNOWN
+        return Health.HEALTHY if lane in self._healthy else Health.UNKNOWN
 
-    def tally(self, merchants: Collection[str]) -> Counter[Health]:
-        """Count merchants by their health now; those held back by the health they would have otherwise."""
+    def tally(self, lanes: Collection[str]) -> Counter[Health]:
+        """Count lanes by their health now; those held back by the health they would have otherwise."""
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
-        suspects = sum(map(self._suspect.__contains__, merchants))
-        healthy = sum(map(self._healthy.__contains__, merchants))
-        unknown = len(merchants) - suspects - healthy
+        suspects = sum(map(self._suspect.__contains__, lanes))
+        healthy = sum(map(self._healthy.__contains__, lanes))
+        unknown = len(lanes) - suspects - healthy
         return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.HEALTHY: healthy})
 
     def _catch_up(self) -> None:
-        """Suspect merchants whose attempts have been in flight for too long, and forget what is old."""
+        """Suspect lanes whose attempts have been in flight for too long, and forget what is old."""
         now = self._clock.elapsed()
         while self._in_flight:
-            ticket, (merchant_id, started) = next(iter(self._in_flight.items()))
+            ticket, (lane, started) = next(iter(self._in_flight.items()))
             if started + SLOW > now:
                 break
             del self._in_flight[ticket]
-            self._suspects(merchant_id, now)
+            self._suspects(lane, now)
         for known in (self._healthy, self._suspect):
             while known and (len(known) > MAX_KNOWN or next(iter(known.values())) + FORGET_AFTER <= now):
                 known.popitem(last=False)
@@ -142,10 +142,10 @@ class MerchantHealth:
         ]
         self._changes_at = min(firsts, default=now + SLOW)
 
-    def _suspects(self, merchant_id: str, now: float) -> None:
-        self._healthy.pop(merchant_id, None)
-        self._suspect[merchant_id] = now
-        self._suspect.move_to_end(merchant_id)
+    def _suspects(self, lane: str, now: float) -> None:
+        self._healthy.pop(lane, None)
+        self._suspect[lane] = now
+        self._suspect.move_to_end(lane)
 
 
 class Slots:
@@ -158,7 +158,7 @@ class Slots:
 
         limit: slots in all. taken: by health, the slots taken already; they may be more than its share.
         fullness: the part of the memory budget that is used. The same shares hold for it.
-        probes: how many merchants that are held back may be tried.
+        probes: how many lanes that are held back may be tried.
         """
         self._probes = probes
         suspects = taken.get(Health.SUSPECT, 0)
@@ -212,7 +212,7 @@ class AttemptResult(NamedTuple):
 
     started: float
     mark: str | None
-    merchant_id: str
+    lane: str
 
 
 class _Sample:
@@ -225,7 +225,7 @@ class _Sample:
     def add(self, origin: str, shown: AttemptResult) -> None:
         """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
         if shown.mark is not None:
-            self._move(shown.merchant_id, origin)
+            self._move(shown.lane, origin)
         known = self._latest.get(origin)
         if known is not None:
             has_failed = known.mark is not None or shown.mark is not None
@@ -238,10 +238,10 @@ class _Sample:
         elif len(self._oldest_first) > 2 * SAMPLE:
             self._rebuild()
 
-    def _move(self, merchant_id: str, origin: str) -> None:
-        """Forget a merchant's attempts at other origins: it may have gone from a network to a mere name."""
+    def _move(self, lane: str, origin: str) -> None:
+        """Forget a lane's attempts at other origins: it may have gone from a network to a mere name."""
         for other, shown in list(self._latest.items()):
-            if shown.merchant_id == merchant_id and other != origin:
+            if shown.lane == lane and other != origin:
                 del self._latest[other]
 
     def _drop_oldest(self) -> None:
@@ -268,8 +268,8 @@ class _Sample:
         return alike if len(latest) >= MIN_ORIGINS and len(alike) >= ALIKE_SHARE * len(latest) else []
 
 
-class RecentMerchants:
-    """A set of merchants that forgets each RECENT seconds after it was added last."""
+class RecentLanes:
+    """A set of lanes that forgets each RECENT seconds after it was added last."""
 
     def __init__(self) -> None:
         self._since: OrderedDict[str, float] = OrderedDict()
@@ -277,42 +277,42 @@ class RecentMerchants:
     def __len__(self) -> int:
         return len(self._since)
 
-    def learn(self, merchant_id: str, now: float) -> bool:
-        """Add a merchant, or renew it (at most once a second). True: it was in the set before."""
-        known = self._since.get(merchant_id, _NEVER)
+    def learn(self, lane: str, now: float) -> bool:
+        """Add a lane, or renew it (at most once a second). True: it was in the set before."""
+        known = self._since.get(lane, _NEVER)
         if known <= now - 1.0:
-            self._since[merchant_id] = now
-            self._since.move_to_end(merchant_id)
+            self._since[lane] = now
+            self._since.move_to_end(lane)
             while next(iter(self._since.values())) < now - RECENT:
                 self._since.popitem(last=False)
         return known >= now - RECENT
 
-    def forget(self, merchant_id: str) -> None:
-        """Take a merchant out."""
-        self._since.pop(merchant_id, None)
+    def forget(self, lane: str) -> None:
+        """Take a lane out."""
+        self._since.pop(lane, None)
 
-    def knows(self, merchant_id: str, now: float) -> bool:
-        """Tell whether a merchant was added within the last RECENT seconds."""
-        return self._since.get(merchant_id, _NEVER) >= now - RECENT
+    def knows(self, lane: str, now: float) -> bool:
+        """Tell whether a lane was added within the last RECENT seconds."""
+        return self._since.get(lane, _NEVER) >= now - RECENT
 
 
 class Evidence:
     """Compares the latest first attempts, by origin, to find whether nearly all fail alike.
 
-    An origin is a network or, where no address was known, a host's name. Only merchants that accepted an
-    event lately are compared. A failure without an address is compared only with attempts that looked up a
+    An origin is a network or, where no address was known, a host's name. Only lanes of which an event was
+    accepted lately are compared. A failure without an address is compared only with attempts that looked up a
     name: an answer on a kept connection, or for a name in the resolver's cache, says nothing about it.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._working = RecentMerchants()
+        self._working = RecentLanes()
         self._sample = _Sample()
         self._names = _Sample()  # of attempts that took a name
 
     def answered(
         self,
-        merchant_id: str,
+        lane: str,
         origin: str,
         started: float,
         *,
@@ -322,22 +322,20 @@ class Evidence:
     ) -> None:
         """Learn that an attempt was answered. is_fresh: a name was looked up. is_accepted: with a 2xx."""
         now = self._clock.elapsed()
-        worked = (
-            self._working.learn(merchant_id, now) if is_accepted else self._working.knows(merchant_id, now)
-        )
+        worked = self._working.learn(lane, now) if is_accepted else self._working.knows(lane, now)
         if is_first and worked:
-            shown = AttemptResult(started, None, merchant_id)
+            shown = AttemptResult(started, None, lane)
             self._sample.add(origin, shown)
             if is_fresh:
                 self._names.add(origin, shown)
 
-    def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[AttemptResult]:
+    def failed(self, lane: str, origin: str, started: float, mark: str) -> list[AttemptResult]:
         """Learn that a first attempt failed with a mark; return all that have it, if nearly all have it."""
         now = self._clock.elapsed()
-        if not self._working.knows(merchant_id, now):
+        if not self._working.knows(lane, now):
             return []
         sample = self._names if mark.endswith(NO_ADDRESS) else self._sample
-        sample.add(origin, AttemptResult(started, mark, merchant_id))
+        sample.add(origin, AttemptResult(started, mark, lane))
         return sample.alike(mark, now - WINDOW)
 
     def forget(self, mark: str) -> None:
@@ -345,10 +343,10 @@ class Evidence:
         self._sample.forget(mark)
         self._names.forget(mark)
 
-    def trusts(self, merchant_id: str) -> bool:
-        """Tell whether a merchant's attempts are compared: it accepted something lately."""
-        return self._working.knows(merchant_id, self._clock.elapsed())
+    def trusts(self, lane: str) -> bool:
+        """Tell whether a lane's attempts are compared: one was accepted lately."""
+        return self._working.knows(lane, self._clock.elapsed())
 
-    def distrust(self, merchant_id: str) -> None:
-        """Do not compare a merchant's attempts until it accepts something again."""
-        self._working.forget(merchant_id)
+    def distrust(self, lane: str) -> None:
+        """Do not compare a lane's attempts until one is accepted again."""
+        self._working.forget(lane)
