@@ -485,7 +485,7 @@ async def test_last_attempts_and_who_fails_now_are_left_out_where_that_is_asked(
     await storage.db.execute(failing, "n", timedelta())
     states = "failed", "pending_retry"
     wanted = await command(
-        storage, merchant, states=states, leave_out=leave_out, asked_at=await storage.now()
+        storage, merchant, states=states, leave_out=leave_out, created_at=await storage.now()
     )
     await storage.db.execute(failing, "m", timedelta(hours=1))  # only since then
     found = await look_through(transaction, wanted)

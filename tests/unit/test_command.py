@@ -27,7 +27,7 @@ from webhook_dispatcher.domain.command import (
     SetUrl,
     Skip,
     TestEvent,
-    parse,
+    parse_command,
 )
 
 ID = UUID(int=7)
@@ -51,7 +51,7 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
         (make("retry_failed", "m", until=FUTURE), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
         (make("retry_failed", "m", limit=MAX_RETRIED), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
         (make("retry_failed", "m", since=None), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
-        (make("recover", "m"), Recover("m", LONG_AGO, NOW, MAX_RETRIED, asked_at=NOW)),
+        (make("recover", "m"), Recover("m", LONG_AGO, NOW, MAX_RETRIED, created_at=NOW)),
         (make("recover", since=SINCE, until="2026-11-20T07:00:00Z", types=["charge.failed"], charge="ch_1",
               states=["skipped", "failed", "failed"], leave_out=["failing", "last_attempts"], limit=3),
          Recover(None, SINCE_AT, datetime(2026, 11, 20, 7, tzinfo=UTC), 3, ("failed", "skipped"),
@@ -68,7 +68,7 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
     ],
 )  # fmt: skip
 def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
-    assert parse(row) == command
+    assert parse_command(row) == command
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
 )  # fmt: skip
 def test_malformed_commands_say_what_is_wrong(row: CommandRow, says: str) -> None:
     with pytest.raises(CommandRejected) as caught:
-        parse(row)
+        parse_command(row)
     assert caught.value.code is Code.MALFORMED
     assert says in caught.value.message
 
@@ -148,7 +148,7 @@ def test_whatever_was_written_is_parsed_or_rejected(
 ) -> None:
     row = make(name, merchant_id, event_id, **args)
     try:
-        parse(row)
+        parse_command(row)
     except CommandRejected as rejection:
         code = rejection.code
     else:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from docs import reference, tree
-from webhook_dispatcher.domain.command import COMMANDS, Code, CommandRejected, CommandRow, parse
+from webhook_dispatcher.domain.command import COMMANDS, Code, CommandRejected, CommandRow, parse_command
 from webhook_dispatcher.settings import Settings
 
 NEEDED = {"merchant_id": "m1", "event_id": UUID(int=1)}
@@ -104,7 +104,7 @@ def read_with(name: str, given: set[str]) -> set[str]:
     """Let a command be read with what is given; return which arguments it looked for."""
     arguments = Asked({arg: value for arg, value in ARGUMENTS.items() if f"args.{arg}" in given})
     columns: Any = {column: value if column in given else None for column, value in NEEDED.items()}
-    parse(
+    parse_command(
         CommandRow(
             id=1,
             name=name,

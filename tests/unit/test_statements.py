@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from webhook_dispatcher.storage import statements
-from webhook_dispatcher.storage.statements import Statement, load, parse
+from webhook_dispatcher.storage.statements import Statement, load, parse_statements
 
 SOURCE = """-- A file's own remark.
 
@@ -29,13 +29,13 @@ DELETE FROM x
 
 
 def test_a_file_is_split_into_statements() -> None:
-    statements = parse(SOURCE)
+    statements = parse_statements(SOURCE)
     assert list(statements) == ["first", "second"]
     assert statements["second"] == Statement("second", "DELETE FROM x", (), (), (), "Does another.")
 
 
 def test_the_header_says_parameters_and_row() -> None:
-    first = parse(SOURCE)["first"]
+    first = parse_statements(SOURCE)["first"]
     assert first.parameters == (("merchants", "text[]"), ("most", "numeric(10, 2)"))
     assert first.columns == ("merchant_id", "price", "seen_at")
     assert first.column_types == ("text", "numeric(10, 2)", "timestamptz")
@@ -55,11 +55,11 @@ def test_the_header_says_parameters_and_row() -> None:
 )
 def test_a_malformed_header_is_refused(source: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        parse(source)
+        parse_statements(source)
 
 
 def test_values_are_bound_by_the_names_in_the_header() -> None:
-    assert parse(SOURCE)["first"].arguments({"most": 2, "merchants": ["m"]}) == [["m"], 2]
+    assert parse_statements(SOURCE)["first"].arguments({"most": 2, "merchants": ["m"]}) == [["m"], 2]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_values_are_bound_by_the_names_in_the_header() -> None:
 )
 def test_a_name_that_is_not_in_the_header_is_an_error(values: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        parse(SOURCE)["first"].arguments(values)
+        parse_statements(SOURCE)["first"].arguments(values)
 
 
 @pytest.mark.parametrize("name", ["record", "read_unwritten"])

@@ -179,7 +179,7 @@ class Retry:
     force: bool
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         return cls(_event_id(row), _flag(row, "force"))
 
@@ -194,7 +194,7 @@ class RetryFailed:
     limit: int
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         since = _instant(row, "since")
         if row.merchant_id is None and since is None:
@@ -211,8 +211,8 @@ class Recover:
 
     Finished deliveries are those that finished within [since, until); waiting ones were created before until.
     states: of RECOVERABLE. types: of these event types only; None: of all. charge: of this charge only.
-    leave_out: of LeaveOut. asked_at: who fails by then fails now. retries: of the schedule; the last attempt
-        follows as many of it.
+    leave_out: of LeaveOut. created_at: of the command; who fails by then fails now. retries: of the schedule;
+        the last attempt follows as many of it.
     """
 
     merchant_id: str | None
@@ -223,13 +223,13 @@ class Recover:
     types: tuple[str, ...] | None = None
     charge: str | None = None
     leave_out: tuple[str, ...] = ()
-    asked_at: datetime = LONG_AGO
+    created_at: datetime = LONG_AGO
     retries: int = len(DEFAULT_DELAYS)
 
     @property
     def failing_since(self) -> datetime | None:
         """Who fails since then, or for longer, is left out; None: nobody is."""
-        return self.asked_at if LeaveOut.FAILING in self.leave_out else None
+        return self.created_at if LeaveOut.FAILING in self.leave_out else None
 
     @property
     def below_attempts(self) -> int | None:
@@ -237,9 +237,9 @@ class Recover:
         return self.retries if LeaveOut.LAST_ATTEMPTS in self.leave_out else None
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        period = RetryFailed.parse(row)
+        period = RetryFailed.from_row(row)
         return cls(
             period.merchant_id,
             period.since,
@@ -266,7 +266,7 @@ class Skip:
     charge: str | None = None
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         is_for_all = _flag(row, "all")
         if (row.merchant_id is None) != is_for_all:
@@ -286,7 +286,7 @@ class TestEvent:
     merchant_id: str
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         return cls(_merchant_id(row))
 
@@ -299,7 +299,7 @@ class SetUrl:
     url: str
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         url = _text(row, "url")
         return cls(_merchant_id(row), url)
@@ -313,12 +313,12 @@ class Pause:
     is_paused: bool
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row of `pause`."""
         return cls(row.merchant_id, is_paused=True)
 
     @classmethod
-    def parse_resume(cls, row: CommandRow) -> Self:
+    def from_resume_row(cls, row: CommandRow) -> Self:
         """Read a row of `resume`."""
         return cls(row.merchant_id, is_paused=False)
 
@@ -330,7 +330,7 @@ class Cancel:
     event_id: UUID
 
     @classmethod
-    def parse(cls, row: CommandRow) -> Self:
+    def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         return cls(_event_id(row))
 
@@ -366,13 +366,13 @@ class CommandLine:
 class CommandSpec:
     """What there is to know about one command.
 
-    parse: reads a row that bears its name.
+    from_row: reads a row that bears its name.
     needs: columns and arguments without which it is rejected (markdown, as all below); "or" between choices.
     takes: those it may have besides. effect: what it does. result: what it brings.
     cli: None where the command line does not offer the command.
     """
 
-    parse: Callable[[CommandRow], Command]
+    from_row: Callable[[CommandRow], Command]
     needs: str
     takes: str
     effect: str
@@ -385,7 +385,7 @@ _EXAMPLE_EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
     {
         CommandName.RETRY: CommandSpec(
-            Retry.parse,
+            Retry.from_row,
             "`event_id`",
             "`args.force`",
             "`failed`: one attempt now (one that was never attempted goes back to its place in the order "
@@ -401,7 +401,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.RETRY_FAILED: CommandSpec(
-            RetryFailed.parse,
+            RetryFailed.from_row,
             "`merchant_id` or `args.since`",
             "`args.until`, `args.limit`",
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
@@ -418,7 +418,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.RECOVER: CommandSpec(
-            Recover.parse,
+            Recover.from_row,
             "`merchant_id` or `args.since`",
             "`args.until`, `args.states`, `args.types`, `args.charge`, `args.leave_out`, `args.limit`",
             "sends everything of a range of time: `failed` and `pending_retry` ones as by `retry`, "
@@ -442,7 +442,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.SKIP: CommandSpec(
-            Skip.parse,
+            Skip.from_row,
             "`merchant_id`, `args.before` or `args.all`, `args.before`",
             "`args.since`, `args.types`, `args.charge`",
             "`cancel` for many: what is owed (`pending` and `pending_retry`), was created before "
@@ -460,7 +460,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.TEST_EVENT: CommandSpec(
-            TestEvent.parse,
+            TestEvent.from_row,
             "`merchant_id`",
             "",
             "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
@@ -474,13 +474,13 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.SET_URL: CommandSpec(
-            SetUrl.parse,
+            SetUrl.from_row,
             "`merchant_id`, `args.url`",
             "",
             "changes the URL of a configured endpoint",
         ),
         CommandName.PAUSE: CommandSpec(
-            Pause.parse,
+            Pause.from_row,
             "",
             "`merchant_id`, else everything",
             "nothing is sent while paused; events are kept, in order, and due retries wait",
@@ -491,7 +491,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.RESUME: CommandSpec(
-            Pause.parse_resume,
+            Pause.from_resume_row,
             "",
             "`merchant_id`, else everything",
             "ends a pause; that of everything and that of one merchant are switches of their own",
@@ -500,7 +500,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             ),
         ),
         CommandName.CANCEL: CommandSpec(
-            Cancel.parse,
+            Cancel.from_row,
             "`event_id`",
             "",
             "`pending` or `pending_retry` becomes `failed` with the reason `cancelled`",
@@ -511,7 +511,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
 )
 
 
-def parse(row: CommandRow) -> Command:
+def parse_command(row: CommandRow) -> Command:
     """Read a row; CommandRejected (MALFORMED) says what is missing or wrong."""
     if row.args is None:
         _malformed("args must be a JSON object of reasonable size")
@@ -519,7 +519,7 @@ def parse(row: CommandRow) -> Command:
         malformed_progress()
     if (spec := COMMANDS.get(row.name)) is None:
         _malformed(f"unknown command; known are {', '.join(COMMANDS)}")
-    return spec.parse(row)
+    return spec.from_row(row)
 
 
 def malformed_progress() -> NoReturn:

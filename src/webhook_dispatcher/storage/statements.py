@@ -54,10 +54,10 @@ class Statement:
 def load(subject: str) -> Mapping[str, Statement]:
     """Read the statements of one subject, by name."""
     source = resources.files(__package__).joinpath("sql", f"{subject}.sql").read_text(encoding="utf-8")
-    return parse(source)
+    return parse_statements(source)
 
 
-def parse(source: str) -> Mapping[str, Statement]:
+def parse_statements(source: str) -> Mapping[str, Statement]:
     """Split a file into statements; ValueError when a header is malformed."""
     statements: dict[str, Statement] = {}
     for name, lines in _sections(source):

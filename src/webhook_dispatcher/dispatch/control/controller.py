@@ -34,7 +34,7 @@ from webhook_dispatcher.domain.command import (
     SetUrl,
     ShortCommand,
     WaitingCommand,
-    parse,
+    parse_command,
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import State, render_instant
@@ -189,7 +189,7 @@ class Controller:
     async def _begin(self, transaction: CommandTransaction, row: CommandRow) -> LongRunningCommand | None:
         """Carry a short command out, or begin a long one; what is rejected is marked so."""
         try:
-            command = parse(row)
+            command = parse_command(row)
             if isinstance(command, LongCommand):
                 return await self._long_running.begin(transaction, row, command)
             result = await self._carry_out(transaction, row.id, command)
@@ -197,7 +197,7 @@ class Controller:
             await self._reject(transaction, row, rejection)
             return None
         await transaction.finish(row.id, result)
-        self._tell(row, CommandStatus.DONE, result)
+        self._log_handled(row, CommandStatus.DONE, result)
         return None
 
     async def _carry_out(
@@ -239,9 +239,9 @@ class Controller:
         self, transaction: CommandTransaction, row: CommandRow, rejection: CommandRejected
     ) -> None:
         await transaction.reject(row.id, rejection.code, rejection.message)
-        self._tell(row, CommandStatus.REJECTED, {"code": int(rejection.code)})
+        self._log_handled(row, CommandStatus.REJECTED, {"code": int(rejection.code)})
 
-    def _tell(self, row: CommandRow, status: CommandStatus, result: Mapping[str, Any]) -> None:
+    def _log_handled(self, row: CommandRow, status: CommandStatus, result: Mapping[str, Any]) -> None:
         self._metrics.control_commands.labels(row.label, status).inc()
         _log.info("control.handled", **row.facts, status=status, **result)
 

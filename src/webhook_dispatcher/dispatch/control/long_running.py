@@ -73,12 +73,12 @@ class LongRunningCommands:
         """
         match command:
             case RetryFailed():
-                retried = MassRetryProgress.parse(row.result) if row.result else MassRetryProgress()
+                retried = MassRetryProgress.from_result(row.result) if row.result else MassRetryProgress()
                 return await self._begin(transaction, row, MassRetry(command), retried)
             case Recover():
                 return await self._begin_recovery(transaction, row, command)
             case Skip():
-                skipped = SkipProgress.parse(row.result) if row.result else SkipProgress()
+                skipped = SkipProgress.from_result(row.result) if row.result else SkipProgress()
                 return await self._begin(transaction, row, Skipping(command, self._metrics), skipped)
             case TestEvent():
                 return await self._begin_sample_event(transaction, row, command)
@@ -98,7 +98,9 @@ class LongRunningCommands:
         if command.merchant_id is not None:
             await transaction.require_endpoint(command.merchant_id)
         command = replace(command, retries=len(self._attempter.schedule.delays))
-        begun = RecoveryProgress.parse(row.result, command) if row.result else RecoveryProgress.of(command)
+        begun = (
+            RecoveryProgress.from_result(row.result, command) if row.result else RecoveryProgress.of(command)
+        )
         return await self._begin(transaction, row, Recovery(command), begun)
 
     async def _begin(
@@ -124,7 +126,7 @@ class LongRunningCommands:
         if await transaction.is_everything_paused():
             raise CommandRejected(Code.WRONG_STATE, "everything is paused: resume it first")
         if row.result:
-            progress = SampleProgress.parse(row.result)
+            progress = SampleProgress.from_result(row.result)
         else:
             progress = SampleProgress(uuid4(), self._database_clock.now())
         running = await self._mark_running(transaction, row, progress.as_result())

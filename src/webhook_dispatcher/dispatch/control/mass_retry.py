@@ -35,7 +35,7 @@ class MassRetryProgress:
     reached: tuple[datetime, int] | None = None
 
     @classmethod
-    def parse(cls, result: Mapping[str, Any]) -> Self:
+    def from_result(cls, result: Mapping[str, Any]) -> Self:
         """Read what an earlier worker wrote; CommandRejected when none can have written it."""
         reached = _parse_reached(result.get("reached"))
         matched, retried, passed = parse_counts(result, "matched", "retried", "passed")

@@ -51,7 +51,7 @@ class RecoveryProgress:
         return cls(matched, Phase.WAITING if State.PENDING_RETRY in matched else Phase.FINISHED)
 
     @classmethod
-    def parse(cls, result: Mapping[str, Any], command: Recover) -> Self:
+    def from_result(cls, result: Mapping[str, Any], command: Recover) -> Self:
         """Read what an earlier worker wrote; CommandRejected when none can have written it."""
         recovered, passed = parse_counts(result, "recovered", "passed")
         try:

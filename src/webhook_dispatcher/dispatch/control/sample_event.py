@@ -30,7 +30,7 @@ class SampleProgress:
     created_at: datetime
 
     @classmethod
-    def parse(cls, result: Mapping[str, Any]) -> Self:
+    def from_result(cls, result: Mapping[str, Any]) -> Self:
         """Read what an earlier worker wrote; CommandRejected when none can have written it."""
         try:
             created_at = datetime.fromisoformat(result["created_at"])

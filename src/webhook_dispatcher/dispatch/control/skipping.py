@@ -37,7 +37,7 @@ class SkipProgress:
     reached: int | None = 0
 
     @classmethod
-    def parse(cls, result: Mapping[str, Any]) -> Self:
+    def from_result(cls, result: Mapping[str, Any]) -> Self:
         """Read what an earlier worker wrote; CommandRejected when none can have written it."""
         return cls(*parse_counts(result, "skipped", "passed", "reached"))
 
