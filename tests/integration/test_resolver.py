@@ -124,9 +124,9 @@ async def test_pending_look_ups_end_in_silence_with_the_resolver() -> None:
 
 async def test_what_was_found_holds_whatever_was_given_up_meanwhile() -> None:
     async with resolving() as resolver:
-        assert (await resolver.resolve(KEPT)).was_asked
+        assert (await resolver.resolve(KEPT)).was_queried
         running = await begin(resolver, SILENT[0])
         await give_up(await begin(resolver, SILENT[1]))
         assert (await resolver.resolve(QUICK)).addresses == [HERE], "by the other channel from now on"
-        assert await resolver.resolve(KEPT) == Lookup([HERE], was_asked=False)
+        assert await resolver.resolve(KEPT) == Lookup([HERE], was_queried=False)
         await give_up(running)

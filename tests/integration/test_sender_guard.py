@@ -80,7 +80,7 @@ async def test_dial_is_checked_even_if_the_resolver_is_not_to_be_trusted(
     lies: list[str], no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def resolve(self: object, host: str) -> Lookup:
-        return Lookup(list(lies), was_asked=True)
+        return Lookup(list(lies), was_queried=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     async with name_server() as (_, address):
@@ -91,7 +91,7 @@ async def test_allowed_host_opens_addresses_only(
     no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def resolve(self: object, host: str) -> Lookup:
-        return Lookup(["localhost"], was_asked=True)
+        return Lookup(["localhost"], was_queried=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     policy = EgressPolicy(allow_hosts=frozenset({"here.allowed.dev"}))
@@ -157,7 +157,7 @@ async def test_denied_network_is_closed_as_it_is_dialled(
     no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def resolve(self: object, host: str) -> Lookup:
-        return Lookup(["93.184.216.34"], was_asked=True)
+        return Lookup(["93.184.216.34"], was_queried=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     policy = EgressPolicy(

@@ -61,7 +61,7 @@ async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
         await harness.rounds(group, 6)
         assert 100 in harness.sent
         assert not await harness.dispatcher.step(group), "there is nothing to hurry for"
-        harness.dispatcher.show()
+        harness.dispatcher.update_gauges()
         assert harness.metrics.suspect_lanes._value.get() == SUSPECTS
 
 

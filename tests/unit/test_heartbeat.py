@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.unit.harnesses.recorder import RecorderHarness
-from webhook_dispatcher.dispatch.heartbeat import MAX_SAID, MAX_TEXT, Pulse
+from webhook_dispatcher.dispatch.heartbeat import MAX_TEXT, MAX_TEXTS, Pulse
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.heartbeat import Heartbeat
 
@@ -99,7 +99,7 @@ async def test_what_is_wrong_is_said_within_bounds(beating: Beating) -> None:
     await beating.pulse.step()
     [beat] = beating.heartbeats.noted
     assert (beat.lanes, beat.attempts_in_flight) == (3, 2)
-    assert (beat.reasons, beat.faults) == (["x" * MAX_TEXT, "ab"], ["fault"] * MAX_SAID)
+    assert (beat.reasons, beat.faults) == (["x" * MAX_TEXT, "ab"], ["fault"] * MAX_TEXTS)
 
 
 async def test_it_tells_how_long_nothing_was_committed() -> None:

@@ -49,7 +49,7 @@ async def test_a_lane_is_left_to_a_newer_daemon_at_the_first_event_of_an_unknown
     assert (NEW_TYPE in told[0]["detail"], len(told[1]["detail"]) < MAX_TYPE_CHARACTERS + 20) == (True, True)
     labels = {"reason": "unknown_type"}
     assert harness.metrics.registry.get_sample_value("webhook_blocked_rows", labels) == 0
-    harness.dispatcher.show()
+    harness.dispatcher.update_gauges()
     assert harness.metrics.registry.get_sample_value("webhook_blocked_rows", labels) == 2
 
 

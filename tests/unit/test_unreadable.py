@@ -30,7 +30,7 @@ def owe(harness: DispatcherHarness, *merchants: str, each: int = 3) -> dict[str,
 
 
 def counted(harness: DispatcherHarness) -> float | None:
-    harness.dispatcher.show()
+    harness.dispatcher.update_gauges()
     return harness.metrics.registry.get_sample_value("webhook_blocked_rows", {"reason": "unreadable"})
 
 
@@ -348,5 +348,5 @@ def test_what_is_not_found_again_is_forgotten_and_found_anew_is_told_anew(harnes
             blocked.find(Reason.UNREADABLE, "m", None, None, "XX001")
             harness.clock.advance(FORGOTTEN_AFTER)
             assert blocked.seqs() == []
-            blocked.show()
+            blocked.update_gauge()
     assert len(logs) == 4

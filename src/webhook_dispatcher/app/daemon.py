@@ -370,7 +370,7 @@ class Daemon:
 
     def _beat(self) -> None:
         self._own_faults.beat()
-        self._dispatcher.show()
+        self._dispatcher.update_gauges()
         self._attempter.show_unopened()
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
         self.metrics.paused.set(self._is_paused)

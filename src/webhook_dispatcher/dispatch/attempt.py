@@ -86,13 +86,13 @@ class Attempter:
             self._log_once("key.missing", key_id=error.key_id, reason=error.reason)
             raise
         except UnopenedSecret as error:
-            named = {"merchant_id": endpoint.merchant_id, "key_id": error.key_id}
-            self._log_once("secret.unopened", **named, reason=error.reason)
+            ids = {"merchant_id": endpoint.merchant_id, "key_id": error.key_id}
+            self._log_once("secret.unopened", **ids, reason=error.reason)
             raise
 
     def _log_once(self, event: str, **facts: str) -> None:
-        if (told := f"{event} {facts}") not in self._logged:
-            self._logged.add(told)
+        if (line := f"{event} {facts}") not in self._logged:
+            self._logged.add(line)
             _log.error(event, **facts)
 
     def note_unopened(self, merchant_id: str, error: UnopenedSecret) -> None:

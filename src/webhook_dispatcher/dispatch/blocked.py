@@ -50,7 +50,7 @@ class BlockedRows:
         self._metrics = metrics
         self._found_at: dict[_Row, float] = {}
         self.lanes: dict[str, float] = {}
-        self.show()
+        self.update_gauge()
 
     def find(self, reason: Reason, lane: str, seq: int | None, event_id: UUID | None, detail: str) -> None:
         """Learn that a row cannot be delivered; say so the first time."""
@@ -88,7 +88,7 @@ class BlockedRows:
         self._found_at.clear()
         self.lanes.clear()
 
-    def show(self) -> None:
+    def update_gauge(self) -> None:
         """Forget what is over, and show the rest in the metrics."""
         now = self._clock.elapsed()
         self.lanes = {name: until for name, until in self.lanes.items() if until > now}

@@ -98,11 +98,11 @@ class Dispatcher:
         """Return how many lanes this process holds."""
         return len(self._sessions)
 
-    def show(self) -> None:
+    def update_gauges(self) -> None:
         """Show in the metrics which lanes are held, and which rows cannot be delivered."""
         self._metrics.lanes_leased.set(self.lanes_leased)
         self._metrics.suspect_lanes.set(self._health.tally(self._sessions)[Health.SUSPECT])
-        self._blocked.show()
+        self._blocked.update_gauge()
 
     @property
     def wants_more(self) -> bool:
@@ -116,19 +116,19 @@ class Dispatcher:
         async with asyncio.TaskGroup() as group:
             while not self._stopping:
                 self._wake.clear()  # before the step: a wake-up during it must survive
-                asked = self._clock.elapsed()
+                started = self._clock.elapsed()
                 try:
                     has_more = await self.step(group)
                 except StorageError as error:
                     self._tell_poller()
-                    self._outage.failed(asked, error)
+                    self._outage.failed(started, error)
                     self._metrics.database_errors.labels("claim").inc()
                     _log.warning("claim.failed", error=str(error))
                     await sleep(backoff.next())
                     continue
                 backoff.reset()
                 self._tell_poller()
-                wait = self._poller.next(self._clock.elapsed() - asked)
+                wait = self._poller.next(self._clock.elapsed() - started)
                 await self._poller.rest(0.0 if has_more else wait, self._wake)
             self._worker.stop_reading()
 
@@ -163,16 +163,16 @@ class Dispatcher:
         self._wake.set()
 
     async def _poll(self) -> bool:
-        asked = self._clock.elapsed()
+        started = self._clock.elapsed()
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
         arrivals = await self._claims.read_arrivals(cursor, MAX_ARRIVALS)
-        self._database_clock.synchronise(arrivals.database_now, asked)
+        self._database_clock.synchronise(arrivals.database_now, started)
         self._own_faults.compare_clocks()
         if self._tail.is_of_another_history(arrivals):
             self._begin_anew(arrivals)
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.lane, arrival.seq)
-        gaps = self._tail.due_gaps(asked) if self._tail.gaps else []
+        gaps = self._tail.due_gaps(started) if self._tail.gaps else []
         found = await self._claims.read_gaps(gaps, MAX_ARRIVALS) if gaps else []
         if found or arrivals.last_seq > cursor:
             self._found_at = self._clock.elapsed()
@@ -180,7 +180,7 @@ class Dispatcher:
         for arrival in found:
             self._notice(arrival.lane, arrival.seq)
         if self._tail.gaps:
-            self._tail.observe_gaps(found, asked)
+            self._tail.observe_gaps(found, started)
         return arrivals.is_cut
 
     def _begin_anew(self, arrivals: Arrivals) -> None:
@@ -258,7 +258,7 @@ class Dispatcher:
 
     async def _lease(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
         """Lease lanes, and open sessions for those that were free."""
-        asked = self._clock.elapsed()
+        started = self._clock.elapsed()
         probes = heads.keys() if self._own_faults.circuit_is_open else heads.keys() & self._own_faults.held
         try:
             try:
@@ -275,21 +275,21 @@ class Dispatcher:
         if leased.missing:
             self._create_lanes(group, {lane: heads[lane] for lane in leased.missing})
         if leased.leases:
-            await self._begin(group, leased.leases, probes, asked)
+            await self._begin(group, leased.leases, probes, started)
 
     async def _begin(
-        self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], asked: float
+        self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], started: float
     ) -> None:
         """Open sessions for leased lanes, read their events and endpoints, and start them.
 
-        probes: lanes whose session is a probe. asked: clock reading before the lease was asked for.
+        probes: lanes whose session is a probe. started: clock reading before the lease was asked for.
         """
         opened = {
             lease.lane: LaneSession(
                 lease,
                 self._memory,
-                trusted_until=asked + self._limits.trust,
-                expires_at=asked + SESSION_TIME,
+                trusted_until=started + self._limits.trust,
+                expires_at=started + SESSION_TIME,
                 complete_up_to=lease.from_seq,
                 is_probe=lease.lane in probes,
             )
@@ -308,7 +308,7 @@ class Dispatcher:
                 session.missed_read()
                 self._recorder.release(session)
             raise
-        self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
+        self._metrics.claim_duration.observe(self._clock.elapsed() - started)
         for session in sessions:
             self._start(group, session, endpoints.get(session.lease.lane))
 

@@ -20,7 +20,7 @@ from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.domain.ports import Heartbeats
 
 HEARTBEAT_INTERVAL = Interval(10.0, seconds_after_failure=1.0)
-MAX_SAID = 10
+MAX_TEXTS = 10
 """Reasons, and faults, that a note has at most."""
 MAX_TEXT = 300
 """Characters of each."""
@@ -51,22 +51,22 @@ class Pulse:
         self._in_flight = in_flight
         self._reasons = reasons
         self._faults = faults
-        self._untold: Counter[str] = Counter()
+        self._unsaved: Counter[str] = Counter()
 
     async def step(self) -> None:
         """Note everything once. Errors: StorageError; attempts are kept for the next time."""
-        said = _cut(self._reasons()), _cut(self._faults())
+        texts = _cut(self._reasons()), _cut(self._faults())
         if self._uncommitted_since is None:
             self._uncommitted_since = self._clock.elapsed()
         try:
-            await self._heartbeats.note(Heartbeat(self._lanes(), self._in_flight(), *said, self._recorded()))
+            await self._heartbeats.note(Heartbeat(self._lanes(), self._in_flight(), *texts, self._recorded()))
         except StorageUnavailable:
             raise
         except StorageError:
             self._uncommitted_since = None  # an answer all the same: others' commits may go on
             raise
         self._uncommitted_since = None
-        self._untold.clear()
+        self._unsaved.clear()
 
     def uncommitted_for(self) -> float:
         """Return for how many seconds the database has taken no note that it was given."""
@@ -75,12 +75,12 @@ class Pulse:
     async def end(self) -> None:
         """Forget this daemon, and add what it recorded last. Errors: StorageError."""
         await self._heartbeats.remove(self._recorded())
-        self._untold.clear()
+        self._unsaved.clear()
 
     def _recorded(self) -> Mapping[str, int]:
-        self._untold.update(self._recorder.take_recorded())
-        return dict(self._untold)
+        self._unsaved.update(self._recorder.take_recorded())
+        return dict(self._unsaved)
 
 
-def _cut(said: Sequence[str]) -> list[str]:
-    return [text[:MAX_TEXT].replace("\0", "") for text in said[:MAX_SAID]]
+def _cut(texts: Sequence[str]) -> list[str]:
+    return [text[:MAX_TEXT].replace("\0", "") for text in texts[:MAX_TEXTS]]

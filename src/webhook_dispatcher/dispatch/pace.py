@@ -177,9 +177,9 @@ class AdaptivePoller:
 
     async def rest(self, seconds: float, wake: asyncio.Event) -> None:
         """Rest so many seconds or until `wake` is set, but MIN_REST in any case."""
-        asked = self._clock.elapsed()
+        started = self._clock.elapsed()
         await sleep(self._min_rest)
         # A single rest that ended in time does not prove that the overload is over: the lateness halves.
-        self.lateness = max(self._clock.elapsed() - asked - self._min_rest, self.lateness / 2)
+        self.lateness = max(self._clock.elapsed() - started - self._min_rest, self.lateness / 2)
         self.is_behind = self.lateness > MAX_LATENESS
         await sleep(seconds - self._min_rest, wake)

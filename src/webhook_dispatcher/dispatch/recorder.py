@@ -308,7 +308,7 @@ class Recorder:
         turns = self._turns_with(batch)
         if not batch and not turns:
             return []
-        asked = self._clock.elapsed()
+        started = self._clock.elapsed()
         records = [entry.record for entry in batch]
         if self._refused.set_aside:
             self._refused.retry(records)
@@ -321,14 +321,14 @@ class Recorder:
             self._requeue(batch)
             self._batch.failed()
             raise
-        took = self._clock.elapsed() - asked
+        took = self._clock.elapsed() - started
         if took < QUICK_WRITE and max(len(batch), len(turns)) >= self._batch.limit:
             self._batch.grow()
         self._metrics.record_duration.observe(took)
         if rest := self._settle(batch, written.seqs):
             await self._settle_rest(rest)
         self._progress.set()
-        return self._settle_lanes(list(turns), written, asked)
+        return self._settle_lanes(list(turns), written, started)
 
     async def _settle_rest(self, rest: list[Entry]) -> None:
         """Keep what was locked or is damaged for a later batch, and write down what has come too late."""
@@ -383,10 +383,8 @@ class Recorder:
             outcomes.setdefault(session, set())
         return {session: session.turn(seqs) for session, seqs in outcomes.items()}
 
-    def _settle(
-        self, batch: list[Entry], seqs: frozenset[int], *, came_too_late: bool = False
-    ) -> list[Entry]:
-        """Strike off what was written, and return the rest. came_too_late: its attempts alone were."""
+    def _settle(self, batch: list[Entry], seqs: frozenset[int], *, is_late: bool = False) -> list[Entry]:
+        """Strike off what was written, and return the rest. is_late: its attempts alone were."""
         rest = []
         for entry in batch:
             record, session = entry.record, entry.session
@@ -395,7 +393,7 @@ class Recorder:
                 continue
             if record.attempt is not None:
                 self._recorded[record.attempt.outcome] += 1
-            if record.state is not None and not came_too_late:
+            if record.state is not None and not is_late:
                 self._metrics.deliveries_by[record.state, record.reason, record.event.type].inc()
             if session is None:
                 self._memory.free(record.event)
@@ -406,7 +404,7 @@ class Recorder:
 
     def _keep(self, rest: list[Entry], unwritten: frozenset[int]) -> None:
         late = frozenset(entry.record.event.seq for entry in rest) - unwritten
-        for entry in self._settle(rest, late, came_too_late=True):
+        for entry in self._settle(rest, late, is_late=True):
             is_set_aside = entry.record.event.seq in self._refused.set_aside
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else LOCKED_WAIT)
@@ -417,12 +415,14 @@ class Recorder:
             self._deferred.append(entry)
         self._writing, self._writing_since = [], None
 
-    def _settle_lanes(self, sessions: list[LaneSession], written: Written, asked: float) -> list[LaneSession]:
+    def _settle_lanes(
+        self, sessions: list[LaneSession], written: Written, started: float
+    ) -> list[LaneSession]:
         """Renew, close or lose the lanes of a batch; return the sessions that are closed."""
         kept, released, lost = set(written.kept), set(written.released), set(written.lost)
         for session in sessions:
             if session.lease.lane in kept:
-                session.renew(asked + self._trust)
+                session.renew(started + self._trust)
             elif session.lease.lane in lost:
                 self._lose(session)
             if session.lease.lane in written.recalled:

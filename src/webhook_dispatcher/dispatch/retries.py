@@ -117,11 +117,11 @@ class Retrier:
             while not self._stop.is_set():
                 # As first attempts do: a look now and then would find it behind again, time after time.
                 await self._recorder.caught_up()
-                asked = self._clock.elapsed()
+                began = self._clock.elapsed()
                 try:
                     started, round_goes_on = await self.step(group)
                 except StorageError as error:
-                    self._outage.failed(asked, error)
+                    self._outage.failed(began, error)
                     self._metrics.database_errors.labels("claim_retries").inc()
                     _log.warning("retry_claim.failed", error=str(error))
                     await sleep(backoff.next())
@@ -130,7 +130,7 @@ class Retrier:
                 if started:
                     polls.reset()
                 else:
-                    took = self._clock.elapsed() - asked
+                    took = self._clock.elapsed() - began
                     await self._stop.wait_at_most(REST_FACTOR * took if round_goes_on else polls.next())
 
     async def step(self, group: asyncio.TaskGroup) -> Step:
@@ -139,14 +139,14 @@ class Retrier:
         limit = await self._claim_limit(slots)
         if limit <= 0:
             return Step(0, round_goes_on=False)
-        asked = self._clock.elapsed()
+        claimed_at = self._clock.elapsed()
         trials = await self._claim_trials(limit, slots)
         due, round_goes_on = await self._claim(limit, slots)
         claimed = [*trials, *due]
         self._take_over(claimed)
         endpoints = await self._read_endpoints(claimed)
         for place, retry in enumerate(claimed, start=1):
-            self._start(group, retry, endpoints.get(retry.event.merchant_id), asked)
+            self._start(group, retry, endpoints.get(retry.event.merchant_id), claimed_at)
             if not place % BURST:
                 await sleep(BURST_INTERVAL)
         return Step(len(claimed), round_goes_on)
@@ -206,10 +206,10 @@ class Retrier:
             raise
 
     def _start(
-        self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, asked: float
+        self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, claimed_at: float
     ) -> None:
         self._in_flight[retry.event.lane] += 1
-        task = group.create_task(self._attempt(retry, endpoint, asked))
+        task = group.create_task(self._attempt(retry, endpoint, claimed_at))
         task.add_done_callback(partial(self._finished, retry.event.lane))
 
     def _finished(self, lane: str, _: asyncio.Task[None]) -> None:
@@ -217,8 +217,8 @@ class Retrier:
         if not self._in_flight[lane]:
             del self._in_flight[lane]
 
-    async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, asked: float) -> None:
-        """Attempt a row whose claim was asked for at `asked` (clock reading in seconds), or reschedule it."""
+    async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, claimed_at: float) -> None:
+        """Attempt a row, or reschedule it. claimed_at: clock reading before the claim was asked for."""
         if not retry.event.is_known:
             # Due at once for a newer daemon, while our claims leave it out.
             self._blocked.find_unknown(retry.event)
@@ -235,7 +235,7 @@ class Retrier:
             return
         await self._recorder.caught_up()
         # After a long wait a command may have been given since the claim: the next claim obeys it.
-        waited = self._clock.elapsed() - asked
+        waited = self._clock.elapsed() - claimed_at
         is_late = waited > MAX_START_WAIT or waited >= self._limits.trust
         if self._stop.is_set() or self._pause.is_on or is_late:
             self._reschedule(retry, timedelta())
@@ -246,7 +246,7 @@ class Retrier:
             True,
             endpoint,
             secrets,
-            lambda: self._clock.elapsed() - asked < self._limits.trust,
+            lambda: self._clock.elapsed() - claimed_at < self._limits.trust,
         )
         if record is None:
             self._reschedule(retry, UNCOUNTED_WAIT)
@@ -260,8 +260,8 @@ class Retrier:
             return
         ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
         if ends_at > now:
-            looks_again_at = min(ends_at, now + ENDPOINT_WAIT)
-            self._recorder.add(reschedule(retry.event, retry.claim, looks_again_at, now), None)
+            due_at = min(ends_at, now + ENDPOINT_WAIT)
+            self._recorder.add(reschedule(retry.event, retry.claim, due_at, now), None)
         else:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
 

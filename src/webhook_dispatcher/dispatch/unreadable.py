@@ -39,21 +39,21 @@ class Run(NamedTuple):
 
 async def in_parts(
     items: Sequence[T],
-    ask: Callable[[Sequence[T]], Awaitable[R]],
+    together: Callable[[Sequence[T]], Awaitable[R]],
     alone: Callable[[T, StatementRefused], Awaitable[R]],
 ) -> list[R]:
-    """Ask for all items at once, or for halves where a row's sake forbids it; `alone` for a bad one."""
+    """Call `together` for all items, or for halves where a row's sake forbids it; `alone` for a bad one."""
     if not items:
         return []
     try:
-        return [await ask(items)]
+        return [await together(items)]
     except StatementRefused as error:
         if not error.is_row_fault:
             raise
         if len(items) == 1:
             return [await alone(items[0], error)]
     half = len(items) // 2
-    return await in_parts(items[:half], ask, alone) + await in_parts(items[half:], ask, alone)
+    return await in_parts(items[:half], together, alone) + await in_parts(items[half:], together, alone)
 
 
 class Unreadable:
@@ -67,7 +67,7 @@ class Unreadable:
     async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
         """Lease lanes; one whose row the database refuses to change waits alone."""
 
-        async def ask(part: Sequence[str]) -> Leased:
+        async def together(part: Sequence[str]) -> Leased:
             return await self._claims.lease({lane: heads[lane] for lane in part}, lease)
 
         async def alone(lane: str, error: StatementRefused) -> Leased:
@@ -75,7 +75,7 @@ class Unreadable:
             _log.error("lane.unreadable", merchant_id=lane, error=str(error))
             return Leased((), (), ())
 
-        parts = await in_parts(list(heads), ask, alone)
+        parts = await in_parts(list(heads), together, alone)
         return Leased(
             tuple(lease for part in parts for lease in part.leases),
             tuple(lane for part in parts for lane in part.missing),
@@ -85,15 +85,15 @@ class Unreadable:
     async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, Run]:
         """Read runs, each as far as it can be read; a lane that is cut with no events must wait."""
 
-        async def ask(part: Sequence[RunAsk]) -> dict[str, Run]:
+        async def together(part: Sequence[RunAsk]) -> dict[str, Run]:
             runs = await self._claims.read_runs(part)
-            return {asked.lane: Run(runs.get(asked.lane, [])) for asked in part}
+            return {ask.lane: Run(runs.get(ask.lane, [])) for ask in part}
 
-        async def alone(asked: RunAsk, error: StatementRefused) -> dict[str, Run]:
+        async def alone(ask: RunAsk, error: StatementRefused) -> dict[str, Run]:
             self._metrics.database_errors.labels("read_runs").inc()
-            return {asked.lane: await self._read_one_by_one(asked)}
+            return {ask.lane: await self._read_one_by_one(ask)}
 
-        return _together(await in_parts(asks, ask, alone))
+        return _merged(await in_parts(asks, together, alone))
 
     async def _read_one_by_one(self, ask: RunAsk) -> Run:
         """Read a lane up to its first damaged row, each row named before it is read by its own number."""
@@ -182,7 +182,7 @@ class Unreadable:
         """Claim what can be claimed, though all rows can be read; a lane refused alone is looked at later."""
         claimed: list[ClaimedRetry] = []
 
-        async def ask(part: Sequence[str]) -> None:
+        async def together(part: Sequence[str]) -> None:
             if (left := limit - len(claimed)) > 0:
                 claimed.extend(
                     await self._claims.claim_due_of(part, per_lane, left, lease, self._blocked.seqs())
@@ -193,7 +193,7 @@ class Unreadable:
             await self._claims.look_later([lane], timedelta(seconds=BLOCKED_WAIT))
 
         try:
-            await in_parts(lanes, ask, alone)
+            await in_parts(lanes, together, alone)
         except StorageError:
             if not claimed:
                 raise
@@ -250,8 +250,8 @@ class Unreadable:
             _log.error("endpoint.unreadable", merchant_id=merchant_id, error=str(error))
             return {merchant_id: Endpoint(merchant_id, "", (SealedSecret(NO_KEY, b""),))}
 
-        return _together(await in_parts(merchants, self._claims.read_endpoints, alone))
+        return _merged(await in_parts(merchants, self._claims.read_endpoints, alone))
 
 
-def _together(parts: Sequence[Mapping[str, R]]) -> dict[str, R]:
+def _merged(parts: Sequence[Mapping[str, R]]) -> dict[str, R]:
     return {name: found for part in parts for name, found in part.items()}

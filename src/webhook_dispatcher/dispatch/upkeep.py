@@ -36,8 +36,8 @@ async def keep_logs(upkeep: Upkeep, retention: timedelta, doubt: Callable[[], st
 
     doubt: says why no clock should be trusted that makes things old; then nothing is forgotten.
     """
-    if made := await upkeep.make_partitions(DAYS_AHEAD):
-        _log.info("partitions.made", count=made)
+    if count := await upkeep.make_partitions(DAYS_AHEAD):
+        _log.info("partitions.made", count=count)
     if reason := doubt():
         _log.warning("retention.waits", reason=reason)
         return

@@ -45,23 +45,23 @@ class DatabaseClock:
         self._not_before = -math.inf
         self.stepped_at = -math.inf
 
-    def synchronise(self, database_now: datetime, asked_at: float) -> None:
-        """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds).
+    def synchronise(self, database_now: datetime, started: float) -> None:
+        """Take over the database's time as read by a statement begun at `started` (elapsed seconds).
 
         The time of a slow statement is imprecise, and used only when there was no better one for a while.
         """
-        answered_at = self._clock.elapsed()
-        if answered_at - asked_at > MAX_ROUND_TRIP:
+        ended = self._clock.elapsed()
+        if ended - started > MAX_ROUND_TRIP:
             return  # longer than a statement may take: we were frozen meanwhile
-        is_good = answered_at - asked_at <= GOOD_ROUND_TRIP
-        if is_good or answered_at - self._synchronised_at > MAX_TRUST:
-            offset = database_now.timestamp() - (asked_at + answered_at) / 2
+        is_good = ended - started <= GOOD_ROUND_TRIP
+        if is_good or ended - self._synchronised_at > MAX_TRUST:
+            offset = database_now.timestamp() - (started + ended) / 2
             is_correction = self.is_known and abs(offset - self._offset) <= MAX_ROUND_TRIP
             if self.is_known and not is_correction:
-                self.stepped_at = answered_at
-            self._not_before = self.at(answered_at).timestamp() if is_correction else -math.inf
+                self.stepped_at = ended
+            self._not_before = self.at(ended).timestamp() if is_correction else -math.inf
             self._offset = offset
-            self._synchronised_at = answered_at
+            self._synchronised_at = ended
 
     @property
     def is_known(self) -> bool:

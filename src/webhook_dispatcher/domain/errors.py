@@ -17,8 +17,8 @@ class ConfigurationError(DispatcherError):
     def __init__(self, *problems: str, remedy: str | None = None, separator: str = ": ") -> None:
         self.problems = problems
         self.remedy = remedy
-        said = "\n".join(problems)
-        super().__init__(said if remedy is None else f"{said}{separator}{remedy}")
+        message = "\n".join(problems)
+        super().__init__(message if remedy is None else f"{message}{separator}{remedy}")
 
 
 class UserError(DispatcherError):

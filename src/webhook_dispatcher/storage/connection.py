@@ -81,7 +81,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except _PREPARED_ELSEWHERE as error:
-        raise _pooler_in_between(_said(error)) from None
+        raise _pooler_in_between(_message_of(error)) from None
     except pg.PostgresConnectionError as error:
         raise _disconnected(error) from error
     except pg.ClientConfigurationError as error:
@@ -89,12 +89,12 @@ def translated() -> Iterator[None]:
     except _MISMATCH as error:
         raise SchemaMismatch(f"the schema does not match this version ({error})") from error
     except pg.LockNotAvailableError as error:
-        raise LockTaken(_said(error)) from error
+        raise LockTaken(_message_of(error)) from error
     except _UNAVAILABLE as error:
         if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
             # A value that asyncpg could not encode: it never reached the server. Its text is not for users.
             raise StatementRefused("22000", "a value is outside of what the database can store") from error
-        raise StorageUnavailable(_said(error)) from error
+        raise StorageUnavailable(_message_of(error)) from error
     except asyncpg.PostgresError as error:
         raise _refused(error) from error
     except (UnicodeDecodeError, OverflowError) as error:
@@ -227,7 +227,7 @@ async def _open(dsn: str, pooled: bool, *args: Any, **options: Any) -> asyncpg.C
         if not pooled:
             raise
         # We were told of it, and send nothing that it could refuse.
-        raise _refused_option(_said(error.__cause__ or error)) from error
+        raise _refused_option(_message_of(error.__cause__ or error)) from error
     return connection
 
 
@@ -294,33 +294,33 @@ def _pooler_in_between(sign: str) -> PoolerInBetween:
     )
 
 
-def _refused_option(said: str) -> ConfigurationError:
-    return ConfigurationError(f"the database's URL: the connection pooler refuses an option ({said})")
+def _refused_option(message: str) -> ConfigurationError:
+    return ConfigurationError(f"the database's URL: the connection pooler refuses an option ({message})")
 
 
 def _refused(error: asyncpg.PostgresError) -> StorageUnavailable | StatementRefused:
     """Take for a refused statement only what has a code: a pooler's own words may have none."""
     sqlstate: str | None = error.sqlstate
     if sqlstate is None:
-        return StorageUnavailable(_said(error))
+        return StorageUnavailable(_message_of(error))
     # A rule that is broken has a name; that no partition takes a row is told without one.
     is_unplaced = isinstance(error, pg.CheckViolationError) and error.constraint_name is None
-    return (PartitionMissing if is_unplaced else StatementRefused)(sqlstate, _said(error))
+    return (PartitionMissing if is_unplaced else StatementRefused)(sqlstate, _message_of(error))
 
 
 def _disconnected(error: pg.PostgresConnectionError) -> DispatcherError:
     """Tell what a pooler will never accept from what may pass; PgBouncer has one code for everything."""
-    said = _said(error)
-    if match := _REFUSED_PARAMETER.search(said):
+    message = _message_of(error)
+    if match := _REFUSED_PARAMETER.search(message):
         if match[1] in {**session_settings("", timedelta(0)), **BY_INDEXES}:
-            return _pooler_in_between(said)
-        return _refused_option(said)
-    if "statement pooling mode" in said:
-        return ConfigurationError(f"the connection pooler must have pool_mode = transaction ({said})")
-    return StorageUnavailable(said)
+            return _pooler_in_between(message)
+        return _refused_option(message)
+    if "statement pooling mode" in message:
+        return ConfigurationError(f"the connection pooler must have pool_mode = transaction ({message})")
+    return StorageUnavailable(message)
 
 
-def _said(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """Say what happened in one line; asyncpg's time-outs say nothing themselves."""
     if isinstance(error, TimeoutError):
         return "it did not answer in time"

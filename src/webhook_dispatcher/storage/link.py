@@ -84,8 +84,8 @@ def _hosts(url: str) -> list[str]:
     named = netloc.partition("@")[2] if "@" in netloc else netloc
     if named:
         return [unquote(_without_port(host)) for host in named.split(",")]
-    given = _option(url, "host")
-    return [_without_port(host) for host in given.split(",")] if given else []
+    option = _option(url, "host")
+    return [_without_port(host) for host in option.split(",")] if option else []
 
 
 def _without_port(host: str) -> str:

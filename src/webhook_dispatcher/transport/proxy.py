@@ -85,8 +85,8 @@ def classify_proxy(error: Exception, phase: Phase) -> Failure:
 
 
 def _refusal(status: int, is_challenge: bool) -> Failure:
-    said = f"the egress proxy answered {status}"
+    detail = f"the egress proxy answered {status}"
     # smokescreen refuses a target with 407; a real one must say how to authenticate (RFC 9110, 15.5.8).
     if status == 403 or (status == 407 and not is_challenge):
-        return Failure(Outcome.BLOCKED, said)
-    return Failure(Outcome.CONNECT, said, is_ours=status in _OURS)
+        return Failure(Outcome.BLOCKED, detail)
+    return Failure(Outcome.CONNECT, detail, is_ours=status in _OURS)

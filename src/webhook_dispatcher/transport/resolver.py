@@ -84,13 +84,13 @@ _NOBODYS_NAME = "{}.webhook-dispatcher.invalid"
 
 
 class Lookup(NamedTuple):
-    """What a look-up found. was_asked: by asking a name server; not kept, nor in /etc/hosts."""
+    """What a look-up found. was_queried: by asking a name server; not kept, nor in /etc/hosts."""
 
     addresses: list[str]
-    was_asked: bool
+    was_queried: bool
 
 
-class _Kept(NamedTuple):
+class _Cached(NamedTuple):
     """What was found of a host, and until when it holds (clock of the loop)."""
 
     addresses: list[str]
@@ -134,26 +134,26 @@ class GuardedResolver:
         self._numbers = itertools.count()
         self._loop = asyncio.get_running_loop()
         # Kept here and not by c-ares: each of its channels would know only what was looked up there.
-        self._found: OrderedDict[str, _Kept] = OrderedDict()
+        self._found: OrderedDict[str, _Cached] = OrderedDict()
         self._in_use, self._other = (_Channel(nameservers, _tries(attempt_seconds)) for _ in range(2))
         # Any reply shows that a name server is reached, so none is asked for over TCP.
         self._control = _Channel(nameservers, 1, pycares.ARES_FLAG_IGNTC)
 
     async def resolve(self, host: str) -> Lookup:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
-        kept, was_asked = self._found.get(host), False
-        if kept is None or kept.until <= self._loop.time():
-            kept, was_asked = await self._ask(host)
+        cached, was_queried = self._found.get(host), False
+        if cached is None or cached.until <= self._loop.time():
+            cached, was_queried = await self._query(host)
         if host != self._proxy_host:
             is_trusted = self._guard.trusts(host)
-            for address in kept.addresses:
+            for address in cached.addresses:
                 self._check(address, is_trusted)
-        return Lookup(kept.addresses[:_MAX_ADDRESSES], was_asked)
+        return Lookup(cached.addresses[:_MAX_ADDRESSES], was_queried)
 
-    async def _ask(self, host: str) -> tuple[_Kept, bool]:
+    async def _query(self, host: str) -> tuple[_Cached, bool]:
         """Look a host up, and say whether a name server was asked. Raises OSError."""
         try:
-            answer, was_asked = await self._look_up(host)
+            answer, was_queried = await self._look_up(host)
         except aiodns.error.DNSError as error:
             # args: c-ares' own number and words; nothing that came over the wire.
             kind = ResolverFault if await self._is_own_fault(error.args[0]) else OSError
@@ -168,7 +168,7 @@ class GuardedResolver:
             raise OSError(None, "name has no address")
         lives = [node.ttl for node in answer.nodes] + [name.ttl for name in answer.cnames]
         seconds = min(*lives, _MAX_KEPT_SECONDS)
-        return self._keep(host, _Kept(addresses, self._loop.time() + seconds)), was_asked
+        return self._keep(host, _Cached(addresses, self._loop.time() + seconds)), was_queried
 
     async def close(self) -> None:
         """Give up pending look-ups."""
@@ -198,7 +198,7 @@ class GuardedResolver:
             self._found.pop(host, None)
             raise
 
-    def _keep(self, host: str, found: _Kept) -> _Kept:
+    def _keep(self, host: str, found: _Cached) -> _Cached:
         self._found[host] = found
         self._found.move_to_end(host)
         if len(self._found) > _MAX_FOUND:
@@ -247,11 +247,11 @@ class _Channel:
 
     async def look_up(self, host: str) -> tuple[pycares.AddrInfoResult, bool]:
         """Ask c-ares, and say whether a name server was asked. Raises aiodns.error.DNSError."""
-        was_asked = False
+        was_queried = False
 
         def look() -> None:
-            nonlocal was_asked
-            was_asked = not query.done()
+            nonlocal was_queried
+            was_queried = not query.done()
 
         query = self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
         self.pending += 1
@@ -267,7 +267,7 @@ class _Channel:
             self._awaited -= 1
             if self.pending and not self._awaited and not self._is_closed:
                 self._resolver.cancel()
-        return query.result(), was_asked
+        return query.result(), was_queried
 
     async def close(self) -> None:
         """Give up pending look-ups."""

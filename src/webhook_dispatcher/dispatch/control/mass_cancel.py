@@ -74,7 +74,7 @@ class MassCancel:
                 _log.warning("control.separated", commands=len(taken), error=str(error))
                 return True
             raise
-        self._tell(taken, cancelled)
+        self._log_handled(taken, cancelled)
         return True
 
     async def _take(
@@ -85,7 +85,7 @@ class MassCancel:
         share = max(1, MAX_CANCELS // max(1, len(subjects)))
         return await transaction.take_cancels(subjects, share, [*except_ids, *self._one_by_one])
 
-    def _tell(self, taken: Sequence[TakenCancel], cancelled: Cancelled) -> None:
+    def _log_handled(self, taken: Sequence[TakenCancel], cancelled: Cancelled) -> None:
         ids = [command.id for command in taken]
         count_ended(cancelled, self._metrics)
         counts = {}
@@ -109,11 +109,11 @@ async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) ->
     owed = [delivery for delivery in found.values() if _is_cancellable(delivery)]
     ended = await transaction.cancel(owed) if owed else frozenset()
     await transaction.reject_overtaken(list(events))
-    asked: set[UUID] = set()
+    cancelled: set[UUID] = set()
     handled = []
     for command_id, event_id in sorted(events.items()):
-        handled.append(_judge(command_id, found.get(event_id), ended, event_id in asked))
-        asked.add(event_id)
+        handled.append(_judge(command_id, found.get(event_id), ended, event_id in cancelled))
+        cancelled.add(event_id)
     return Cancelled(tuple(handled), tuple(delivery.type for delivery in owed if delivery.seq in ended))
 
 
@@ -128,14 +128,14 @@ def _is_cancellable(delivery: FoundDelivery) -> bool:
 
 
 def _judge(
-    command_id: int, delivery: FoundDelivery | None, ended: frozenset[int], is_asked_before: bool
+    command_id: int, delivery: FoundDelivery | None, ended: frozenset[int], is_duplicate: bool
 ) -> HandledCommand:
     """Say what became of one cancel."""
     if delivery is None:
         return _rejected(command_id, Code.NOT_FOUND, "no delivery of this event is known")
     if not _is_cancellable(delivery):
         return _rejected(command_id, Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-    if is_asked_before or delivery.seq not in ended:
+    if is_duplicate or delivery.seq not in ended:
         return _rejected(command_id, Code.WRONG_STATE, "the delivery is no longer owed")
     return HandledCommand(command_id, {"in_flight": delivery.is_in_flight})
 

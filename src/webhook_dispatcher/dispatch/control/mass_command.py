@@ -32,7 +32,7 @@ MAX_CHUNK_WAIT_SECONDS = 0.2
 LOCKED_INTERVAL_SECONDS = 0.5
 """Time between two tries of a chunk that meets a lock. While it waits for that it keeps all other commands
 from being carried out, and merchants' ask for their turn four times a second."""
-NEWS_INTERVAL_SECONDS = 1.0
+PROGRESS_INTERVAL_SECONDS = 1.0
 """How often the progress of looks that find nothing is written down."""
 
 
@@ -171,7 +171,7 @@ class MassCommand(Generic[P]):
         self._pace = _Pace(clock)
         self._chunk_size = work.chunk_size
         self._interval = CHUNK_INTERVAL_SECONDS
-        self._told_at = clock.elapsed()
+        self._saved_at = clock.elapsed()
         self._is_stopped = False
 
     async def run(self) -> None:
@@ -224,10 +224,10 @@ class MassCommand(Generic[P]):
             if chunk.seqs:
                 await transaction.note_chunk(self.running.id, chunk.seqs)
             await transaction.wake_lanes(chunk.heads)
-        elif self._clock.elapsed() - self._told_at < NEWS_INTERVAL_SECONDS:
+        elif self._clock.elapsed() - self._saved_at < PROGRESS_INTERVAL_SECONDS:
             return
         await self.running.renew(transaction, chunk.progress.as_result())
-        self._told_at = self._clock.elapsed()
+        self._saved_at = self._clock.elapsed()
 
     def _settle(self, chunk: Chunk[P]) -> None:
         if chunk.found_nothing:

@@ -57,14 +57,14 @@ class RunningCommand:
             if test is not None:
                 await transaction.log_test_event(test)
             await transaction.finish(self.id, result, self._token)
-        self._tell(CommandStatus.DONE)
+        self._log_handled(CommandStatus.DONE)
 
     async def reject(self, code: Code, message: str) -> None:
         """Mark the command as rejected."""
         async with self._controls.transaction() as transaction:
             await transaction.reject(self.id, code, message, self._token)
-        self._tell(CommandStatus.REJECTED, code=int(code))
+        self._log_handled(CommandStatus.REJECTED, code=int(code))
 
-    def _tell(self, status: CommandStatus, **facts: int) -> None:
+    def _log_handled(self, status: CommandStatus, **facts: int) -> None:
         self._metrics.control_commands.labels(self._row.label, status).inc()
         _log.info("control.handled", **self._row.facts, status=status, **facts)

@@ -222,17 +222,17 @@ class _Sample:
         self._latest: dict[str, AttemptResult] = {}
         self._oldest_first: list[tuple[float, str]] = []  # a heap; outdated entries are skipped when popped
 
-    def add(self, origin: str, shown: AttemptResult) -> None:
+    def add(self, origin: str, result: AttemptResult) -> None:
         """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
-        if shown.mark is not None:
-            self._move(shown.lane, origin)
+        if result.mark is not None:
+            self._move(result.lane, origin)
         known = self._latest.get(origin)
         if known is not None:
-            has_failed = known.mark is not None or shown.mark is not None
-            if shown.started - known.started <= (0.0 if has_failed else REPEAT_INTERVAL):
+            has_failed = known.mark is not None or result.mark is not None
+            if result.started - known.started <= (0.0 if has_failed else REPEAT_INTERVAL):
                 return
-        self._latest[origin] = shown
-        heappush(self._oldest_first, (shown.started, origin))
+        self._latest[origin] = result
+        heappush(self._oldest_first, (result.started, origin))
         if len(self._latest) > SAMPLE:
             self._drop_oldest()
         elif len(self._oldest_first) > 2 * SAMPLE:
@@ -240,8 +240,8 @@ class _Sample:
 
     def _move(self, lane: str, origin: str) -> None:
         """Forget a lane's attempts at other origins: it may have gone from a network to a mere name."""
-        for other, shown in list(self._latest.items()):
-            if shown.lane == lane and other != origin:
+        for other, result in list(self._latest.items()):
+            if result.lane == lane and other != origin:
                 del self._latest[other]
 
     def _drop_oldest(self) -> None:
@@ -253,18 +253,18 @@ class _Sample:
                 return
 
     def _rebuild(self) -> None:
-        self._oldest_first = [(shown.started, origin) for origin, shown in self._latest.items()]
+        self._oldest_first = [(result.started, origin) for origin, result in self._latest.items()]
         heapify(self._oldest_first)
 
     def forget(self, mark: str) -> None:
         """Forget all attempts with a mark."""
-        self._latest = {origin: shown for origin, shown in self._latest.items() if shown.mark != mark}
+        self._latest = {origin: result for origin, result in self._latest.items() if result.mark != mark}
         self._rebuild()
 
     def alike(self, mark: str, since: float) -> list[AttemptResult]:
         """Return the attempts since then that have a mark, if nearly all have it; else none."""
-        latest = [shown for shown in self._latest.values() if shown.started >= since]
-        alike = [shown for shown in latest if shown.mark == mark]
+        latest = [result for result in self._latest.values() if result.started >= since]
+        alike = [result for result in latest if result.mark == mark]
         return alike if len(latest) >= MIN_ORIGINS and len(alike) >= ALIKE_SHARE * len(latest) else []
 
 
@@ -324,10 +324,10 @@ class Evidence:
         now = self._clock.elapsed()
         worked = self._working.learn(lane, now) if is_accepted else self._working.knows(lane, now)
         if is_first and worked:
-            shown = AttemptResult(started, None, lane)
-            self._sample.add(origin, shown)
+            result = AttemptResult(started, None, lane)
+            self._sample.add(origin, result)
             if is_fresh:
-                self._names.add(origin, shown)
+                self._names.add(origin, result)
 
     def failed(self, lane: str, origin: str, started: float, mark: str) -> list[AttemptResult]:
         """Learn that a first attempt failed with a mark; return all that have it, if nearly all have it."""

@@ -29,15 +29,15 @@ class Outage:
         self._since: float | None = None
         self._head_start_until = 0.0
 
-    def failed(self, asked: float, error: StorageError) -> None:
-        """Learn that a statement failed. asked: clock reading in seconds when it was begun."""
+    def failed(self, started: float, error: StorageError) -> None:
+        """Learn that a statement failed. started: clock reading in seconds when it did."""
         self.is_on = True
         if not isinstance(error, StorageUnavailable):
             self.trouble = f"the database refuses claims: {error}"
             return
         self.trouble = f"the database does not answer: {error}"
         if self._since is None:
-            self._since = asked
+            self._since = started
 
     def came_back(self) -> None:
         """Begin the head start: the database is back."""

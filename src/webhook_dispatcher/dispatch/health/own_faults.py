@@ -48,7 +48,7 @@ class _Fault:
 
     kind: str
     detail: str
-    shown_at: float
+    last_at: float
 
 
 class OwnFaults:
@@ -77,12 +77,12 @@ class OwnFaults:
     def reasons(self) -> list[str]:
         """Say what is wrong on our side, for operators; empty when nothing is."""
         faults = [fault for fault in (self._signer, self._local) if fault is not None]
-        said = [f"a fault of our own ({fault.kind}): {fault.detail}" for fault in faults]
+        reasons = [f"a fault of our own ({fault.kind}): {fault.detail}" for fault in faults]
         if (mark := self.suspicions.believed()) is not None:
-            said.append(f"a fault of our own (fleet): attempts fail with {mark}, and none is answered")
+            reasons.append(f"a fault of our own (fleet): attempts fail with {mark}, and none is answered")
         if self._clock_is_off:
-            said.append(self._clock_fault())
-        return said
+            reasons.append(self._clock_fault())
+        return reasons
 
     def is_probe_only(self, lane: str) -> bool:
         """Tell whether whatever is sent from a lane now is a probe."""
@@ -194,18 +194,18 @@ class OwnFaults:
         self.suspicions.hold_back(event.lane, OURS if failure.has_address else f"{OURS}{NO_ADDRESS}")
         if self._local is None:
             self._local = self._begin("local", event.merchant_id, failure.detail, now)
-        self._local.shown_at = now
+        self._local.last_at = now
 
     def _look_at_local(self, now: float) -> None:
         """End a local fault once it is over for everybody, and has not come back for a while."""
-        if self._local is None or self.suspicions.is_any_ours or now - self._local.shown_at < SETTLING:
+        if self._local is None or self.suspicions.is_any_ours or now - self._local.last_at < SETTLING:
             return
         self._end(self._local)
         self._local = None
 
     def _signed_well(self, started: float) -> None:
         """Learn that an attempt's signature verifies: while the signer is broken, nothing else is sent."""
-        if self._signer is not None and started >= self._signer.shown_at:
+        if self._signer is not None and started >= self._signer.last_at:
             self._end(self._signer)
             self._signer = None
             self._set_circuit()

@@ -55,7 +55,7 @@ class _Suspicion:
     answered_at: when any merchant was answered last, or else when the suspicion began.
     first_answer, last_answer: when the first and last attempts of others began that went the same way and
         were answered.
-    shown: since when each lane has had the mark.
+    lanes: since when each lane has had the mark.
     """
 
     mark: str
@@ -63,7 +63,7 @@ class _Suspicion:
     answered_at: float
     first_answer: float | None = None
     last_answer: float | None = None
-    shown: dict[str, float] = field(default_factory=dict)
+    lanes: dict[str, float] = field(default_factory=dict)
     was_contradicted: bool = False
 
     @property
@@ -172,24 +172,24 @@ class Suspicions:
         """Learn that an attempt failed, but not through us. has_address: it got further than the look-up."""
         for suspicion in list(self._suspicions.values()):
             is_over = suspicion.is_ours and (has_address or suspicion.mark.endswith(NO_ADDRESS))
-            if is_over and lane in suspicion.shown and started > suspicion.since:
+            if is_over and lane in suspicion.lanes and started > suspicion.since:
                 self._end(suspicion, "it is over")
 
     def _hold_back(self, suspicion: _Suspicion, lane: str, now: float) -> None:
-        first = suspicion.shown.setdefault(lane, now)
+        first = suspicion.lanes.setdefault(lane, now)
         hold = min(max(MIN_HOLD, now - first), MAX_HOLD)
         self._holds[lane] = _Hold(suspicion, now, now + hold)
 
     def _begin(self, mark: str, alike: Sequence[AttemptResult], now: float) -> None:
-        since = max(shown.started for shown in alike)
+        since = max(result.started for result in alike)
         self._suspicions[mark] = _Suspicion(
-            mark, since, now, shown=dict.fromkeys([shown.lane for shown in alike], now)
+            mark, since, now, lanes=dict.fromkeys([result.lane for result in alike], now)
         )
         _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
 
     def _weigh(self, suspicion: _Suspicion, lane: str, started: float) -> None:
         """End a suspicion, if an answer to an attempt begun since shows that it is wrong or over."""
-        if lane in suspicion.shown:
+        if lane in suspicion.lanes:
             self._end(suspicion, "it is over")
             return
         if suspicion.first_answer is None:
@@ -208,7 +208,7 @@ class Suspicions:
         self.to_release += released
         if suspicion.is_ours:
             return
-        for lane in suspicion.shown:
+        for lane in suspicion.lanes:
             if suspicion.last_answer is not None:
                 self._evidence.distrust(lane)
             if suspicion.was_vain():

@@ -243,10 +243,10 @@ FROM released;
 --      trigger text, on_failure text
 -- order: by seq within each merchant; object is null where it is larger than the rules allow
 -- none: the lanes owe nothing behind after_seqs
-SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
+SELECT wanted.merchant_id, run.seq, run.id, run.type, run.created_at,
     convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[])
-    AS asked (merchant_id, after_seq, max_events, max_bytes, server_started_at)
+    AS wanted (merchant_id, after_seq, max_events, max_bytes, server_started_at)
 CROSS JOIN LATERAL (
     SELECT
         next.seq, next.id, next.type, next.created_at, next.object, next.trigger, next.on_failure,
@@ -259,14 +259,14 @@ CROSS JOIN LATERAL (
         FROM webhook.outbox
         -- No condition on seq alone: the primary key would answer it too, past the rows of all others.
         WHERE
-            (outbox.merchant_id, outbox.seq) > (asked.merchant_id, asked.after_seq)
-            AND outbox.merchant_id <= asked.merchant_id
+            (outbox.merchant_id, outbox.seq) > (wanted.merchant_id, wanted.after_seq)
+            AND outbox.merchant_id <= wanted.merchant_id
             AND outbox.due_at IS NULL
         ORDER BY outbox.merchant_id, outbox.seq
-        LIMIT asked.max_events
+        LIMIT wanted.max_events
     ) AS next
 ) AS run
-WHERE run.bytes_before < asked.max_bytes AND asked.server_started_at = (SELECT pg_postmaster_start_time());
+WHERE run.bytes_before < wanted.max_bytes AND wanted.server_started_at = (SELECT pg_postmaster_start_time());
 
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.

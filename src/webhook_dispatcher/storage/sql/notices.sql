@@ -58,15 +58,15 @@ ranked AS MATERIALIZED (
     SELECT dated.finished_at, dated.seq, dense_rank() OVER (ORDER BY dated.first_at, dated.merchant_id) AS place
     FROM dated
 ),
-told AS MATERIALIZED (
+reported AS MATERIALIZED (
     SELECT ranked.finished_at, ranked.seq FROM ranked WHERE ranked.place <= $2
 ),
 taken AS (
     DELETE FROM webhook.unreported_failure
-    USING told
+    USING reported
     WHERE
-        unreported_failure.finished_at = ANY(ARRAY[told.finished_at])
-        AND unreported_failure.seq = ANY(ARRAY[told.seq])
+        unreported_failure.finished_at = ANY(ARRAY[reported.finished_at])
+        AND unreported_failure.seq = ANY(ARRAY[reported.seq])
     RETURNING
         unreported_failure.finished_at, unreported_failure.seq, unreported_failure.event_id,
         unreported_failure.merchant_id, unreported_failure.reason

@@ -35,7 +35,7 @@
 -- $24 lane_servers_started_at timestamptz[]; a lease of before this server was started is lost
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
-WITH answered AS MATERIALIZED (
+WITH batch AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::text[],
@@ -60,18 +60,18 @@ held AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 owed AS MATERIALIZED (
-    SELECT answered.*
-    FROM answered
-    INNER JOIN held ON held.merchant_id = answered.merchant_id
+    SELECT batch.*
+    FROM batch
+    INNER JOIN held ON held.merchant_id = batch.merchant_id
     CROSS JOIN LATERAL (
         SELECT
         FROM webhook.outbox
         WHERE
-            outbox.seq = answered.seq
+            outbox.seq = batch.seq
             AND CASE
-                WHEN (outbox.id, outbox.merchant_id) <> (answered.event_id, answered.merchant_id) THEN false
-                WHEN answered.is_retry THEN outbox.claim = answered.fence
-                ELSE outbox.due_at IS NULL AND held.epoch = answered.fence
+                WHEN (outbox.id, outbox.merchant_id) <> (batch.event_id, batch.merchant_id) THEN false
+                WHEN batch.is_retry THEN outbox.claim = batch.fence
+                ELSE outbox.due_at IS NULL AND held.epoch = batch.fence
             END
         FOR UPDATE SKIP LOCKED
     ) AS locked
@@ -145,22 +145,22 @@ attempted AS (
 ),
 progress AS MATERIALIZED (
     SELECT
-        answered.merchant_id,
-        coalesce(bool_and(owed.seq IS NOT NULL) FILTER (WHERE NOT answered.is_retry), true)
+        batch.merchant_id,
+        coalesce(bool_and(owed.seq IS NOT NULL) FILTER (WHERE NOT batch.is_retry), true)
             AS is_written,
-        min(answered.seq) FILTER (WHERE NOT answered.is_retry AND owed.seq IS NULL) - 1
+        min(batch.seq) FILTER (WHERE NOT batch.is_retry AND owed.seq IS NULL) - 1
             AS before_unwritten,
-        min(answered.due_at) FILTER (WHERE answered.state IS NULL AND owed.seq IS NOT NULL)
+        min(batch.due_at) FILTER (WHERE batch.state IS NULL AND owed.seq IS NOT NULL)
             AS due_at,
-        bool_or(answered.is_retry AND owed.seq IS NOT NULL) AS frees_a_place,
+        bool_or(batch.is_retry AND owed.seq IS NOT NULL) AS frees_a_place,
         -- What attempts say of their merchant; not those that could not even be made.
         max(owed.started_at + owed.duration_ms * interval '1 millisecond')
             FILTER (WHERE owed.outcome = 'delivered') AS succeeded_at,
         array_agg(owed.started_at + owed.duration_ms * interval '1 millisecond')
             FILTER (WHERE owed.outcome NOT IN ('delivered', 'unsendable')) AS failed_ats
-    FROM answered
-    LEFT JOIN owed ON owed.seq = answered.seq
-    GROUP BY answered.merchant_id
+    FROM batch
+    LEFT JOIN owed ON owed.seq = batch.seq
+    GROUP BY batch.merchant_id
 ),
 plan AS MATERIALIZED (
     SELECT
@@ -191,7 +191,7 @@ plan AS MATERIALIZED (
         WHERE (failed.at > greatest(held.last_success_at, progress.succeeded_at)) IS NOT FALSE
     ) AS since_success
 ),
-moved AS (
+updated AS (
     UPDATE webhook.lane
     SET
         -- What a command has reopened in order may lie below what a recalled session has reached, and a lane
@@ -236,10 +236,10 @@ moved AS (
 )
 SELECT
     coalesce((SELECT array_agg(owed.seq) FROM owed), '{}') AS written,
-    coalesce(array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND NOT moved.is_over), '{}') AS kept,
-    coalesce(array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND moved.is_over), '{}') AS released,
+    coalesce(array_agg(updated.merchant_id) FILTER (WHERE updated.is_ours AND NOT updated.is_over), '{}') AS kept,
+    coalesce(array_agg(updated.merchant_id) FILTER (WHERE updated.is_ours AND updated.is_over), '{}') AS released,
     coalesce(
-        array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND moved.recalled), '{}'
+        array_agg(updated.merchant_id) FILTER (WHERE updated.is_ours AND updated.recalled), '{}'
     ) AS recalled,
     coalesce((
         SELECT array_agg(turn.merchant_id)
@@ -252,7 +252,7 @@ SELECT
                 SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = turn.merchant_id
             ) IS NULL
     ), '{}') AS lost
-FROM moved;
+FROM updated;
 
 -- name: read_unwritten
 -- Say which outcomes that were not written may still be written under their fence.
@@ -263,21 +263,21 @@ FROM moved;
 -- $5 are_retries boolean[]
 -- row: seq bigint
 -- none: all of them came too late
-SELECT answered.seq
+SELECT batch.seq
 FROM unnest($1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[])
-    AS answered (seq, merchant_id, event_id, fence, is_retry)
+    AS batch (seq, merchant_id, event_id, fence, is_retry)
 CROSS JOIN LATERAL (
     SELECT outbox.id, outbox.merchant_id, outbox.claim, outbox.due_at
     FROM webhook.outbox
-    WHERE outbox.seq = answered.seq
+    WHERE outbox.seq = batch.seq
     LIMIT 1
 ) AS owed
 WHERE
     CASE
-        WHEN (owed.id, owed.merchant_id) <> (answered.event_id, answered.merchant_id) THEN false
-        WHEN answered.is_retry THEN owed.claim = answered.fence
-        ELSE owed.due_at IS NULL AND answered.fence = (
-            SELECT lane.epoch FROM webhook.lane WHERE lane.merchant_id = answered.merchant_id
+        WHEN (owed.id, owed.merchant_id) <> (batch.event_id, batch.merchant_id) THEN false
+        WHEN batch.is_retry THEN owed.claim = batch.fence
+        ELSE owed.due_at IS NULL AND batch.fence = (
+            SELECT lane.epoch FROM webhook.lane WHERE lane.merchant_id = batch.merchant_id
         )
     END;
 
@@ -355,7 +355,7 @@ logged AS (
         'delivered', NULL, greatest(closed.attempts, $4), $8, $9, $10, closed.xid
     FROM closed
 ),
-turned AS (
+corrected AS (
     UPDATE webhook.delivery_log
     SET
         state = CASE WHEN $11 THEN 'delivered' ELSE delivery_log.state END,

@@ -70,14 +70,14 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- none: all slots are taken, or the rows are locked by somebody
 WITH free AS MATERIALIZED (
     SELECT
-        asked.merchant_id,
+        wanted.merchant_id,
         greatest($2 - (
             -- Filtered here: as a condition due_at would let outbox_due be read, all that waits for a retry.
             SELECT count(*) FILTER (WHERE in_flight.due_at > clock_timestamp())
             FROM webhook.outbox AS in_flight
-            WHERE in_flight.merchant_id = asked.merchant_id AND in_flight.claim IS NOT NULL
+            WHERE in_flight.merchant_id = wanted.merchant_id AND in_flight.claim IS NOT NULL
         ), 0) AS slots
-    FROM unnest($1::text[]) AS asked (merchant_id)
+    FROM unnest($1::text[]) AS wanted (merchant_id)
 ),
 due AS MATERIALIZED (
     SELECT ready.seq
@@ -199,15 +199,15 @@ SET
         ),
         'infinity'
     )
-FROM unnest($1::text[]) AS asked (merchant_id)
+FROM unnest($1::text[]) AS wanted (merchant_id)
 CROSS JOIN LATERAL (
     SELECT
         count(*) FILTER (WHERE outbox.due_at > clock_timestamp()) AS slots_taken,
         min(outbox.due_at) FILTER (WHERE outbox.due_at > clock_timestamp()) AS lapses_at
     FROM webhook.outbox
-    WHERE outbox.merchant_id = asked.merchant_id AND outbox.claim IS NOT NULL
+    WHERE outbox.merchant_id = wanted.merchant_id AND outbox.claim IS NOT NULL
 ) AS in_flight
-WHERE lane.merchant_id = ANY(ARRAY[asked.merchant_id]);
+WHERE lane.merchant_id = ANY(ARRAY[wanted.merchant_id]);
 
 -- name: mend_retries
 -- Go round the merchants with rows outside the order, one look-up each, and mend lanes that look for them too

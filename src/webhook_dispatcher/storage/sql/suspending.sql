@@ -15,7 +15,7 @@ SELECT lane.merchant_id
 FROM webhook.lane
 CROSS JOIN LATERAL (
     SELECT
-        count(DISTINCT made.event_id) FILTER (WHERE made.outcome NOT IN ('delivered', 'unsendable')) AS events
+        count(DISTINCT latest.event_id) FILTER (WHERE latest.outcome NOT IN ('delivered', 'unsendable')) AS events
     FROM (
         SELECT attempt_log.event_id, attempt_log.outcome
         FROM webhook.attempt_log
@@ -25,7 +25,7 @@ CROSS JOIN LATERAL (
             AND attempt_log.started_at <= (SELECT clock_timestamp())
         ORDER BY attempt_log.merchant_id DESC, attempt_log.started_at DESC
         LIMIT $3
-    ) AS made
+    ) AS latest
 ) AS tried
 WHERE
     lane.failing_since <= (SELECT clock_timestamp() - $1::interval)
@@ -48,13 +48,13 @@ LIMIT $4;
 -- order: none
 -- none: their lanes are locked by somebody, or changed meanwhile
 WITH locked AS MATERIALIZED (
-    SELECT asked.merchant_id
-    FROM unnest($1::text[]) AS asked (merchant_id)
+    SELECT wanted.merchant_id
+    FROM unnest($1::text[]) AS wanted (merchant_id)
     CROSS JOIN LATERAL (
         SELECT
         FROM webhook.lane
         WHERE
-            lane.merchant_id = asked.merchant_id
+            lane.merchant_id = wanted.merchant_id
             AND lane.failing_since <= clock_timestamp() - $2::interval
             AND lane.suspended_at IS NULL
             AND NOT lane.paused
@@ -79,7 +79,7 @@ suspended AS (
     WHERE lane.merchant_id = ANY(ARRAY[locked.merchant_id])
     RETURNING lane.merchant_id, lane.failing_since, lane.last_success_at, lane.suspended_at
 ),
-told AS (
+notified AS (
     INSERT INTO webhook.outbox (merchant_id, type, object)
     SELECT
         platform.merchant_id,
@@ -198,7 +198,7 @@ picked AS MATERIALIZED (
     ) AS locked
     LIMIT $2
 ),
-moved AS (
+updated AS (
     UPDATE webhook.lane
     SET
         wait_until = CASE
@@ -209,7 +209,7 @@ moved AS (
     WHERE lane.merchant_id = ANY(ARRAY[picked.merchant_id])
     RETURNING lane.merchant_id, picked.due_at <= clock_timestamp() AS is_due
 )
-SELECT moved.merchant_id FROM moved WHERE moved.is_due;
+SELECT updated.merchant_id FROM updated WHERE updated.is_due;
 
 -- name: read_suspension
 -- Say since when a merchant is suspended.

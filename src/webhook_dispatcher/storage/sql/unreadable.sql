@@ -22,13 +22,13 @@ LIMIT 1;
 -- $3 except_seqs bigint[]
 -- row: merchant_id text, seq bigint, id uuid
 -- none: nothing is due
-SELECT asked.merchant_id, due.seq, due.id
-FROM unnest($1::text[]) AS asked (merchant_id)
+SELECT wanted.merchant_id, due.seq, due.id
+FROM unnest($1::text[]) AS wanted (merchant_id)
 CROSS JOIN LATERAL (
     SELECT outbox.seq, outbox.id
     FROM webhook.outbox
     WHERE
-        outbox.merchant_id = asked.merchant_id
+        outbox.merchant_id = wanted.merchant_id
         AND outbox.due_at <= (SELECT clock_timestamp())
         AND outbox.seq <> ALL($3::bigint[])
     ORDER BY outbox.due_at
