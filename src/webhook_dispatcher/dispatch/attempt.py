@@ -220,18 +220,11 @@ class Attempter:
         return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
 
 
-def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
-    """Finish a row whose merchant has no endpoint, without an attempt; what was delivered stays so."""
+def finish_unsent(event: Event, fence: int, is_retry: bool, reason: FailedReason, at: datetime) -> Record:
+    """Finish a row without an attempt; what was delivered stays so."""
     if event.on_failure is State.DELIVERED:
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
-    return Record(event, fence, is_retry, None, State.FAILED, FailedReason.NOT_CONFIGURED, None, at)
-
-
-def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
-    """Finish a row that breaks a rule, without an attempt; what was delivered stays so."""
-    if event.on_failure is State.DELIVERED:
-        return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
-    return Record(event, fence, is_retry, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
+    return Record(event, fence, is_retry, None, State.FAILED, reason, None, at)
 
 
 def reschedule(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
+from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, finish_unsent
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
 from webhook_dispatcher.dispatch.health.lanes import SUSPECTS_ONE_IN, Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -24,6 +24,7 @@ from webhook_dispatcher.dispatch.worker import Worker
 from webhook_dispatcher.domain.claim import Arrivals, Lease, SweptLane
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnopenedSecret
+from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
@@ -153,8 +154,10 @@ class Dispatcher:
         if self._ready.kinds:
             await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        has_more = bool(self._ready.kinds) and not self._own_faults.circuit_is_open and self._waiting() > 0
-        return is_cut or has_more
+        if is_cut or not self._ready.kinds or self._own_faults.circuit_is_open:
+            return is_cut
+        limit, slots = self._free_slots()
+        return limit > 0 and self._ready.waiting(slots) > 0
 
     def stop(self) -> None:
         """Claim nothing more; sessions end after the event in flight."""
@@ -238,11 +241,6 @@ class Dispatcher:
         taken = self._health.tally(self._sessions)
         return limit, Slots(max_lanes, taken, fullness, self._own_faults.probes)
 
-    def _waiting(self) -> int:
-        """Return how many lanes wait that may be claimed now."""
-        limit, slots = self._free_slots()
-        return self._ready.waiting(slots) if limit > 0 else 0
-
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         limit, slots = self._free_slots()
         if limit <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.may_probe()):
@@ -272,8 +270,10 @@ class Dispatcher:
             raise
         # These are free, but somebody has them locked for a moment: ask again in the next step.
         self._locked = {lane: heads[lane] for lane in leased.locked}
-        if leased.missing:
-            self._create_lanes(group, {lane: heads[lane] for lane in leased.missing})
+        if leased.missing and (self._creation is None or self._creation.done()):
+            # In a task of its own, since a transaction that is creating the same lane makes us wait for its
+            # lock. While others are being created, the sweep asks again.
+            self._creation = group.create_task(self._create({lane: heads[lane] for lane in leased.missing}))
         if leased.leases:
             await self._begin(group, leased.leases, probes, started)
 
@@ -301,7 +301,7 @@ class Dispatcher:
         stable = self._tail.stable if is_polled else 0
         try:
             _, endpoints = await asyncio.gather(
-                self._worker.fetch(sessions, stable), self._read_endpoints(list(opened))
+                self._worker.fetch(sessions, stable), self._unreadable.read_endpoints(list(opened))
             )
         except StorageError:
             for session in sessions:
@@ -311,22 +311,6 @@ class Dispatcher:
         self._metrics.claim_duration.observe(self._clock.elapsed() - started)
         for session in sessions:
             self._start(group, session, endpoints.get(session.lease.lane))
-
-    async def _read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
-        try:
-            return await self._claims.read_endpoints(merchants)
-        except StatementRefused as error:
-            if not error.is_row_fault:
-                raise
-            return await self._unreadable.read_endpoints(merchants)
-
-    def _create_lanes(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
-        """Begin to create missing lanes, unless others are being created: then the sweep asks again.
-
-        In a task of its own, since a transaction that is creating the same lane makes us wait for its lock.
-        """
-        if heads and (self._creation is None or self._creation.done()):
-            self._creation = group.create_task(self._create(heads))
 
     async def _create(self, heads: Mapping[str, int]) -> None:
         try:
@@ -364,15 +348,15 @@ class Dispatcher:
         """Finish events that have waited long enough for an endpoint; the lane waits for the next."""
         now, hold = self._database_clock.now(), self._limits.hold
         while session.run:
-            first, epoch = session.run[0], session.lease.epoch
-            if first.fault is not None:
-                self._recorder.add(fail_unsendable(session.start(), epoch, False, now), session)
-            elif (ends_at := hold.ends_at(first, session.lease.endpoint_removed_at)) > now:
-                # A created_at far ahead must not hold back what is inserted after it.
-                session.defer(min(ends_at, now + hold.duration))
-                return
-            else:
-                self._recorder.add(fail_unconfigured(session.start(), epoch, False, now), session)
+            first, reason = session.run[0], FailedReason.UNSENDABLE
+            if first.fault is None:
+                reason = FailedReason.NOT_CONFIGURED
+                if (ends_at := hold.ends_at(first, session.lease.endpoint_removed_at)) > now:
+                    # A created_at far ahead must not hold back what is inserted after it.
+                    session.defer(min(ends_at, now + hold.duration))
+                    return
+            record = finish_unsent(session.start(), session.lease.epoch, False, reason, now)
+            self._recorder.add(record, session)
 
     async def record(self) -> None:
         """Have outcomes written until the recorder is drained; closed lanes may be claimed again."""

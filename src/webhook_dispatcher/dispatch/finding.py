@@ -189,17 +189,14 @@ class _Line:
         """Tell whether one more lane may join the queue. sweep: the number of the sweep's round."""
         if not self.waiting:
             self.refused = None
-        if self.refused is not None and not (is_swept and self._has_turn(lane, sweep)):
-            return False
+        if self.refused is not None:
+            rounds = sweep - self.refused.round
+            if not is_swept or rounds < 1 or (rounds == 1 and lane < self.refused.lane):
+                return False
         is_full = len(self.waiting) >= MAX_READY
         # A lane that the sweep did not bring has no position in its round: admit from its beginning on.
         self.refused = _Refused(sweep, lane if is_swept else "") if is_full else None
         return not is_full
-
-    def _has_turn(self, lane: str, sweep: int) -> bool:
-        assert self.refused is not None
-        rounds = sweep - self.refused.round
-        return rounds > 1 or (rounds == 1 and lane >= self.refused.lane)
 
 
 class ReadyLanes:

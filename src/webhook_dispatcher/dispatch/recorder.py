@@ -282,22 +282,15 @@ class Recorder:
         """Wait until there is something to write, and then a moment for more."""
         if not self._queue and (self._deferred or not self._stopping):
             self._wake.clear()
-            await sleep(self._rest(), self._wake)
-        if len(self._queue) < self._batch.limit and (wait := self._batch_wait()) > 0:
-            await sleep(wait)
-
-    def _rest(self) -> float | None:
-        """Return for how many seconds nothing can be tried, unless something comes; None: for good."""
-        now = self._clock.elapsed()
-        rests = [max(0.0, entry.try_at - now) for entry in self._deferred]
-        if self._has_lanes_to_release:
-            rests.append(LOCKED_WAIT)
-        return min(rests, default=None)
-
-    def _batch_wait(self) -> float:
-        """Return for how many seconds the first outcome still waits for others."""
-        waited = self._clock.elapsed() - self._queue[0].added if self._queue else 0.0
-        return BATCH_WAIT - waited
+            now = self._clock.elapsed()
+            rests = [max(0.0, entry.try_at - now) for entry in self._deferred]
+            if self._has_lanes_to_release:
+                rests.append(LOCKED_WAIT)
+            await sleep(min(rests, default=None), self._wake)
+        if len(self._queue) < self._batch.limit:
+            waited = self._clock.elapsed() - self._queue[0].added if self._queue else 0.0
+            if waited < BATCH_WAIT:
+                await sleep(BATCH_WAIT - waited)
 
     async def step(self) -> list[LaneSession]:
         """Write one batch, settle what it did and did not write, and return the sessions that are closed.
@@ -326,17 +319,13 @@ class Recorder:
             self._batch.grow()
         self._metrics.record_duration.observe(took)
         if rest := self._settle(batch, written.seqs):
-            await self._settle_rest(rest)
+            try:
+                self._keep(rest, await self._refused.settle([entry.record for entry in rest]))
+            except BaseException:
+                self._requeue(rest)
+                raise
         self._progress.set()
         return self._settle_lanes(list(turns), written, started)
-
-    async def _settle_rest(self, rest: list[Entry]) -> None:
-        """Keep what was locked or is damaged for a later batch, and write down what has come too late."""
-        try:
-            self._keep(rest, await self._refused.settle([entry.record for entry in rest]))
-        except BaseException:
-            self._requeue(rest)
-            raise
 
     def _next_batch(self) -> list[Entry]:
         """Take what may be tried now, oldest first; a row occurs once in a statement."""
@@ -367,7 +356,7 @@ class Recorder:
 
     def _requeue(self, entries: list[Entry]) -> None:
         self._writing, self._writing_since = [], None
-        self._queue.extendleft(sorted(entries, key=_added)[::-1])
+        self._queue.extendleft(sorted(entries, key=lambda entry: entry.added)[::-1])
 
     def _turns_with(self, batch: list[Entry]) -> dict[LaneSession, LaneTurn]:
         """Say what becomes of the lanes: a session that is over ends with or after its last outcome."""
@@ -423,8 +412,9 @@ class Recorder:
         for session in sessions:
             if session.lease.lane in kept:
                 session.renew(started + self._trust)
-            elif session.lease.lane in lost:
-                self._lose(session)
+            elif session.lease.lane in lost and session.lose():
+                self._metrics.leases_lost.inc()
+                _log.warning("lane.lost", merchant_id=session.lease.lane, epoch=session.lease.epoch)
             if session.lease.lane in written.recalled:
                 session.recall()
         over = {s.lease.lane for s in sessions if s.state is SessionState.OVER and not s.unwritten}
@@ -432,15 +422,6 @@ class Recorder:
         for session in closed:
             self._ending.pop(session.lease.lane, None)
         return closed
-
-    def _lose(self, session: LaneSession) -> None:
-        if session.lose():
-            self._metrics.leases_lost.inc()
-            _log.warning("lane.lost", merchant_id=session.lease.lane, epoch=session.lease.epoch)
-
-
-def _added(entry: Entry) -> float:
-    return entry.added
 
 
 def _plainer(record: Record) -> Record:
@@ -450,10 +431,6 @@ def _plainer(record: Record) -> Record:
     attempt = record.attempt and record.attempt._replace(
         outcome=Outcome.UNSENDABLE, status=None, reason=_REFUSED, response_excerpt=None
     )
-    return _failed(record)._replace(attempt=attempt)
-
-
-def _failed(record: Record) -> Record:
     if record.event.on_failure is State.DELIVERED:
-        return record._replace(state=State.DELIVERED, reason=None, due_at=None)
-    return record._replace(state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None)
+        return record._replace(attempt=attempt, state=State.DELIVERED, reason=None, due_at=None)
+    return record._replace(attempt=attempt, state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None)

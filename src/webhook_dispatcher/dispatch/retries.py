@@ -6,7 +6,7 @@ in the database, over all processes.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -19,8 +19,7 @@ from webhook_dispatcher.dispatch.attempt import (
     KEY_WAIT,
     Attempter,
     Hold,
-    fail_unconfigured,
-    fail_unsendable,
+    finish_unsent,
     reschedule,
 )
 from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots, suspect_slots
@@ -31,6 +30,7 @@ from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnopenedSecret
+from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -135,7 +135,8 @@ class Retrier:
 
     async def step(self, group: asyncio.TaskGroup) -> Step:
         """Claim what is due and start its attempts in the group; raises StorageError."""
-        slots = self._slots()
+        taken = self._health.tally(list(self._in_flight.elements()))
+        slots = Slots(self._limits.limit, taken, self._memory.fullness, self._own_faults.probes)
         limit = await self._claim_limit(slots)
         if limit <= 0:
             return Step(0, round_goes_on=False)
@@ -143,17 +144,25 @@ class Retrier:
         trials = await self._claim_trials(limit, slots)
         due, round_goes_on = await self._claim(limit, slots)
         claimed = [*trials, *due]
-        self._take_over(claimed)
-        endpoints = await self._read_endpoints(claimed)
+        if any(self._own_faults.is_probe_only(retry.event.lane) for retry in claimed):
+            self._own_faults.note_probe()
+        for retry in claimed:
+            self._memory.reserve(retry.event)
+        try:
+            merchants = list({retry.event.merchant_id for retry in claimed})
+            endpoints = await self._unreadable.read_endpoints(merchants)
+        except StorageError:
+            for retry in claimed:
+                self._reschedule(retry, timedelta())
+            raise
         for place, retry in enumerate(claimed, start=1):
-            self._start(group, retry, endpoints.get(retry.event.merchant_id), claimed_at)
+            lane, endpoint = retry.event.lane, endpoints.get(retry.event.merchant_id)
+            self._in_flight[lane] += 1
+            task = group.create_task(self._attempt(retry, endpoint, claimed_at))
+            task.add_done_callback(partial(self._finished, lane))
             if not place % BURST:
                 await sleep(BURST_INTERVAL)
         return Step(len(claimed), round_goes_on)
-
-    def _slots(self) -> Slots:
-        taken = self._health.tally(list(self._in_flight.elements()))
-        return Slots(self._limits.limit, taken, self._memory.fullness, self._own_faults.probes)
 
     async def _claim_limit(self, slots: Slots) -> int:
         """Return how many rows may be claimed now: one where only a probe may be sent, none where nothing."""
@@ -188,29 +197,6 @@ class Retrier:
         self._trials_from = now + TRIAL_WAIT
         lanes = await self._claims.pick_trials(limit, self._limits.suspension_interval)
         return await self._unreadable.claim_trials(lanes, self._limits.lease) if lanes else ()
-
-    def _take_over(self, claimed: Sequence[ClaimedRetry]) -> None:
-        if any(self._own_faults.is_probe_only(retry.event.lane) for retry in claimed):
-            self._own_faults.note_probe()
-        for retry in claimed:
-            self._memory.reserve(retry.event)
-
-    async def _read_endpoints(self, claimed: Sequence[ClaimedRetry]) -> Mapping[str, Endpoint]:
-        """Read where the rows go; where that fails, all of them are due again."""
-        try:
-            merchants = list({retry.event.merchant_id for retry in claimed})
-            return await self._unreadable.read_endpoints(merchants)
-        except StorageError:
-            for retry in claimed:
-                self._reschedule(retry, timedelta())
-            raise
-
-    def _start(
-        self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, claimed_at: float
-    ) -> None:
-        self._in_flight[retry.event.lane] += 1
-        task = group.create_task(self._attempt(retry, endpoint, claimed_at))
-        task.add_done_callback(partial(self._finished, retry.event.lane))
 
     def _finished(self, lane: str, _: asyncio.Task[None]) -> None:
         self._in_flight[lane] -= 1
@@ -254,16 +240,13 @@ class Retrier:
             self._recorder.add(record, None)
 
     def _settle_unconfigured(self, retry: ClaimedRetry) -> None:
-        now = self._database_clock.now()
-        if retry.event.fault is not None:
-            self._recorder.add(fail_unsendable(retry.event, retry.claim, True, now), None)
-            return
-        ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
-        if ends_at > now:
-            due_at = min(ends_at, now + ENDPOINT_WAIT)
-            self._recorder.add(reschedule(retry.event, retry.claim, due_at, now), None)
-        else:
-            self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
+        now, reason = self._database_clock.now(), FailedReason.UNSENDABLE
+        if retry.event.fault is None:
+            reason = FailedReason.NOT_CONFIGURED
+            if (ends_at := self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)) > now:
+                self._reschedule(retry, min(ends_at - now, ENDPOINT_WAIT))
+                return
+        self._recorder.add(finish_unsent(retry.event, retry.claim, True, reason, now), None)
 
     def _reschedule(self, retry: ClaimedRetry, wait: timedelta) -> None:
         """Release a claimed row without an attempt: it is due again after this wait."""
@@ -347,25 +330,22 @@ class DueLanes:
         self._held_rounds.reverse()
         for held_round in self._held_rounds:
             due = await self._claims.find_due(held_round.cursor, LOOK)
-            held = [cursor for cursor in due if self._is_held(cursor.lane, held_round.has_worked)]
+            held = [
+                cursor
+                for cursor in due
+                if self._health.of(cursor.lane) is Health.HELD_BACK
+                and self._health.has_worked(cursor.lane) is held_round.has_worked
+            ]
             probed = held_round.next(held, due)
             if probed is not None and slots.take(Health.HELD_BACK, per_lane):
                 return [probed.lane]
         return []
 
-    def _is_held(self, lane: str, has_worked: bool) -> bool:
-        is_held = self._health.of(lane) is Health.HELD_BACK
-        return is_held and self._health.has_worked(lane) is has_worked
-
     async def _look(
         self, cursor: DueCursor, slots: Slots, per_lane: int, limit: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
-        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_lane, limit, kinds)
-
-    def _choose(
-        self, due: Sequence[DueCursor], slots: Slots, per_lane: int, limit: int, kinds: Sequence[Health]
-    ) -> tuple[list[str], DueCursor]:
+        due = await self._claims.find_due(cursor, LOOK)
         picked: list[str] = []
         for found in due:
             health = self._health.of(found.lane)

@@ -34,24 +34,15 @@ class Suspension:
 
     async def step(self) -> bool:
         """Lift, then suspend. True: there may be more of either."""
-        lifted = await self._lift()
-        suspended = 0 if self._after is None else await self._suspend(self._after)
-        return max(lifted, suspended) == MAX_CHANGED
-
-    async def _lift(self) -> int:
         lift = self._suspensions.lift_all if self._after is None else self._suspensions.lift
-        lanes = await lift(MAX_CHANGED)
-        for lane in lanes:
+        lifted = await lift(MAX_CHANGED)
+        for lane in lifted:
             _log.info("suspension.lifted", merchant_id=lane)
-        return len(lanes)
-
-    async def _suspend(self, after: timedelta) -> int:
-        lanes = await self._suspensions.suspend(after, self._interval, MAX_CHANGED)
-        for suspended in lanes:
-            self._notices.inc(suspended.is_reported)
-            _log.info(
-                "merchant.suspended",
-                merchant_id=suspended.lane,
-                failing_since=suspended.failing_since.isoformat(),
-            )
-        return len(lanes)
+        if self._after is None:
+            return len(lifted) == MAX_CHANGED
+        suspended = await self._suspensions.suspend(self._after, self._interval, MAX_CHANGED)
+        for one in suspended:
+            self._notices.inc(one.is_reported)
+            failing_since = one.failing_since.isoformat()
+            _log.info("merchant.suspended", merchant_id=one.lane, failing_since=failing_since)
+        return max(len(lifted), len(suspended)) == MAX_CHANGED

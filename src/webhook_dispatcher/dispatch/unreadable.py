@@ -174,12 +174,7 @@ class Unreadable:
         """Find the rows that a claim was refused for, and claim none this time; or else claim by halves."""
         if await self._find_refused(lanes, per_lane):
             return ()
-        return await self._claim_by_halves(lanes, per_lane, limit, lease)
-
-    async def _claim_by_halves(
-        self, lanes: Sequence[str], per_lane: int, limit: int, lease: timedelta
-    ) -> list[ClaimedRetry]:
-        """Claim what can be claimed, though all rows can be read; a lane refused alone is looked at later."""
+        # All rows can be read, and yet not claimed together; a lane refused alone is looked at later.
         claimed: list[ClaimedRetry] = []
 
         async def together(part: Sequence[str]) -> None:

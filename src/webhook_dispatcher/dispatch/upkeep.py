@@ -87,18 +87,14 @@ class Gauges:
         is_anew = self._count % SEARCH_ANEW == 0
         self._search = replace(owed.search, from_seq=0) if is_anew else owed.search
         # Last: a stored secret that is damaged may be refused, and what was measured is shown all the same.
-        self._note_missing(await self._upkeep.read_unknown_keys(self._keyring.key_ids))
-        self._note_wrong(await self._upkeep.find_wrong_keys(self._keyring))
-
-    def _note_missing(self, key_ids: frozenset[str]) -> None:
-        for key_id in key_ids - self.missing_keys:
+        missing = await self._upkeep.read_unknown_keys(self._keyring.key_ids)
+        for key_id in missing - self.missing_keys:
             _log.error("key.missing", key_id=key_id, reason="not among WEBHOOK_SECRET_KEYS")
-        self.missing_keys = key_ids
-
-    def _note_wrong(self, key_ids: frozenset[str]) -> None:
-        for key_id in key_ids - self.wrong_keys:
+        self.missing_keys = missing
+        wrong = await self._upkeep.find_wrong_keys(self._keyring)
+        for key_id in wrong - self.wrong_keys:
             _log.error("key.refused", key_id=key_id, reason="not the key that this id stands for")
-        self.wrong_keys = key_ids
+        self.wrong_keys = wrong
 
 
 async def check_schema(upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None]) -> None:

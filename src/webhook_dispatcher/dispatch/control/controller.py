@@ -8,7 +8,7 @@ merchants' try again later.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, assert_never
 
@@ -33,7 +33,6 @@ from webhook_dispatcher.domain.command import (
     Retry,
     SetUrl,
     ShortCommand,
-    WaitingCommand,
     parse_command,
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
@@ -41,7 +40,6 @@ from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     Controls,
-    FoundDelivery,
     Reopened,
     UrlGuard,
 )
@@ -98,21 +96,17 @@ class Controller:
             waiting = await transaction.next_commands(self._queue, postponed, self._round)
         others = [command for command in waiting if not self._mass_cancel.takes(command)]
         cancels = [command for command in waiting if self._mass_cancel.takes(command)]
+        has_handled = False
         try:
-            has_handled = await self._go_round(others, group)
+            # Those last that have failed before.
+            for command in sorted(others, key=lambda command: self._postponed.has_failed(command.id)):
+                if self._stop.is_set():
+                    break
+                has_handled |= await self._take_up(command.id, group)
         except ControlIsBusy:
             has_handled = False
         if cancels:
             has_handled |= await self._mass_cancel.step(cancels, postponed)
-        return has_handled
-
-    async def _go_round(self, waiting: Sequence[WaitingCommand], group: asyncio.TaskGroup) -> bool:
-        """Take up commands one after the other, those last that have failed before."""
-        has_handled = False
-        for command in sorted(waiting, key=lambda command: self._postponed.has_failed(command.id)):
-            if self._stop.is_set():
-                break
-            has_handled |= await self._take_up(command.id, group)
         return has_handled
 
     async def _take_up(self, command_id: int, group: asyncio.TaskGroup) -> bool:
@@ -161,30 +155,24 @@ class Controller:
                 await self._reject(transaction, row, CommandRejected(Code.MALFORMED, error.detail))
 
     async def _read(self, transaction: CommandTransaction, command_id: int) -> CommandRow | None:
-        """Read a command; None when the database cannot read it, after postponing or rejecting it."""
+        """Read a command; None where the database cannot: then it is postponed, the second time rejected."""
         try:
             row = await transaction.read_command(command_id)
         except StatementRefused as error:
             if not error.is_row_fault:
                 raise
-            await self._handle_unreadable(transaction, command_id, error)
+            if command_id not in self._unread:
+                self._unread.add(command_id)
+                self._postponed.add(command_id)
+                _log.warning("control.failed", command_id=command_id, error=str(error))
+                return None
+            await transaction.reject(command_id, Code.MALFORMED, error.detail)
+            self._unread.discard(command_id)
+            self._metrics.control_commands.labels(UNKNOWN, CommandStatus.REJECTED).inc()
+            _log.error("command.unreadable", command_id=command_id, error=str(error))
             return None
         self._unread.discard(command_id)
         return row
-
-    async def _handle_unreadable(
-        self, transaction: CommandTransaction, command_id: int, error: StatementRefused
-    ) -> None:
-        """Postpone a command that the database cannot read; the second time, reject it."""
-        if command_id not in self._unread:
-            self._unread.add(command_id)
-            self._postponed.add(command_id)
-            _log.warning("control.failed", command_id=command_id, error=str(error))
-            return
-        await transaction.reject(command_id, Code.MALFORMED, error.detail)
-        self._unread.discard(command_id)
-        self._metrics.control_commands.labels(UNKNOWN, CommandStatus.REJECTED).inc()
-        _log.error("command.unreadable", command_id=command_id, error=str(error))
 
     async def _begin(self, transaction: CommandTransaction, row: CommandRow) -> LongRunningCommand | None:
         """Carry a short command out, or begin a long one; what is rejected is marked so."""
@@ -210,9 +198,17 @@ class Controller:
             case Cancel():
                 return await self._cancel(transaction, command_id, command)
             case SetUrl():
-                return await self._set_url(transaction, command_id, command)
+                await transaction.require_endpoint(command.merchant_id)
+                if (fault := self._url_guard.find_fault(command.url)) is not None:
+                    raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
+                await transaction.set_url(command.merchant_id, command.url, command_id)
+                return {}
             case Pause():
-                return await _pause(transaction, command_id, command)
+                if command.merchant_id is not None:
+                    await transaction.require_endpoint(command.merchant_id)
+                await transaction.pause(command.merchant_id, command.is_paused)
+                await transaction.reject_overtaken([command_id])
+                return {}
             case _:
                 assert_never(command)
 
@@ -225,15 +221,6 @@ class Controller:
             raise handled.rejection
         mass_cancel.count_ended(cancelled, self._metrics)
         return handled.result or {}
-
-    async def _set_url(
-        self, transaction: CommandTransaction, command_id: int, command: SetUrl
-    ) -> dict[str, Any]:
-        await transaction.require_endpoint(command.merchant_id)
-        if (fault := self._url_guard.find_fault(command.url)) is not None:
-            raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
-        await transaction.set_url(command.merchant_id, command.url, command_id)
-        return {}
 
     async def _reject(
         self, transaction: CommandTransaction, row: CommandRow, rejection: CommandRejected
@@ -264,26 +251,10 @@ async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, A
     elif delivery.state is State.DELIVERED and not command.force:
         raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
     else:
-        head = await _reopen(transaction, delivery)
+        await transaction.require_endpoint(delivery.merchant_id)
+        reopened = await transaction.reopen(delivery)
+        if reopened is Reopened.ID_IS_OWED:
+            raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
+        head = delivery.seq if reopened is Reopened.IN_ORDER else None
     await transaction.wake_lanes({delivery.merchant_id: head})
     return {"in_flight": False}
-
-
-async def _reopen(transaction: CommandTransaction, delivery: FoundDelivery) -> int | None:
-    """Make a finished delivery owed again; return its seq if it went back to its place in the order."""
-    await transaction.require_endpoint(delivery.merchant_id)
-    match await transaction.reopen(delivery):
-        case Reopened.ID_IS_OWED:
-            raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
-        case Reopened.IN_ORDER:
-            return delivery.seq
-        case Reopened.DUE_NOW:
-            return None
-
-
-async def _pause(transaction: CommandTransaction, command_id: int, command: Pause) -> dict[str, Any]:
-    if command.merchant_id is not None:
-        await transaction.require_endpoint(command.merchant_id)
-    await transaction.pause(command.merchant_id, command.is_paused)
-    await transaction.reject_overtaken([command_id])
-    return {}

@@ -59,11 +59,13 @@ class MassCancel:
 
         Raises StorageError.
         """
+        subjects = [command.subject for command in waiting if command.subject is not None][:MAX_CANCELS]
+        share = max(1, MAX_CANCELS // max(1, len(subjects)))
         taken: Sequence[TakenCancel] = ()
         try:
             async with self._controls.transaction() as transaction:
                 await self._right_of_way.take(transaction)
-                taken = await self._take(transaction, waiting, except_ids)
+                taken = await transaction.take_cancels(subjects, share, [*except_ids, *self._one_by_one])
                 if not taken:
                     return False
                 cancelled = await cancel(transaction, {command.id: command.event_id for command in taken})
@@ -76,14 +78,6 @@ class MassCancel:
             raise
         self._log_handled(taken, cancelled)
         return True
-
-    async def _take(
-        self, transaction: CommandTransaction, waiting: Sequence[WaitingCommand], except_ids: Sequence[int]
-    ) -> Sequence[TakenCancel]:
-        """Lock as many of each subject as its share allows."""
-        subjects = [command.subject for command in waiting if command.subject is not None][:MAX_CANCELS]
-        share = max(1, MAX_CANCELS // max(1, len(subjects)))
-        return await transaction.take_cancels(subjects, share, [*except_ids, *self._one_by_one])
 
     def _log_handled(self, taken: Sequence[TakenCancel], cancelled: Cancelled) -> None:
         ids = [command.id for command in taken]

@@ -216,7 +216,11 @@ class MassCommand(Generic[P]):
             self._chunk_size = size // 2
             return True
         self._progress = chunk.progress
-        self._settle(chunk)
+        if chunk.found_nothing:
+            self._interval = LOOK_INTERVAL_SECONDS
+        else:
+            self._chunk_size = self._chunk_size or self._work.chunk_size
+            self._pace.note(chunk.seqs)
         return True
 
     async def _commit(self, transaction: CommandTransaction, chunk: Chunk[P]) -> None:
@@ -228,10 +232,3 @@ class MassCommand(Generic[P]):
             return
         await self.running.renew(transaction, chunk.progress.as_result())
         self._saved_at = self._clock.elapsed()
-
-    def _settle(self, chunk: Chunk[P]) -> None:
-        if chunk.found_nothing:
-            self._interval = LOOK_INTERVAL_SECONDS
-            return
-        self._chunk_size = self._chunk_size or self._work.chunk_size
-        self._pace.note(chunk.seqs)

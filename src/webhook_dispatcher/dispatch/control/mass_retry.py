@@ -95,7 +95,10 @@ class MassRetry:
     ) -> Chunk[MassRetryProgress] | None:
         """See mass_command.Work."""
         if not self._is_counted and progress.reached is None:
-            return await self._count(transaction, progress)
+            # It may take seconds, in which other commands go on: a pause does not wait for it.
+            matched = await transaction.count_failed(self._command)
+            self._is_counted = True
+            return Chunk(replace(progress, matched=matched), found_nothing=True)
         await lock_control(transaction)
         after = progress.reached or (self._command.since, -1)
         if size:
@@ -108,11 +111,3 @@ class MassRetry:
                     "delivery.passed_over", seq=chunk.reached[1], reason="it cannot be made owed again"
                 )
         return None if chunk is None else Chunk(progress.with_chunk(chunk), chunk.heads, chunk.seqs)
-
-    async def _count(
-        self, transaction: CommandTransaction, progress: MassRetryProgress
-    ) -> Chunk[MassRetryProgress]:
-        # It may take seconds, in which other commands go on: a pause does not wait for it.
-        matched = await transaction.count_failed(self._command)
-        self._is_counted = True
-        return Chunk(replace(progress, matched=matched), found_nothing=True)

@@ -16,7 +16,7 @@ from webhook_dispatcher.dispatch.control.mass_command import (
 )
 from webhook_dispatcher.domain.command import Recover, malformed_progress
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.mass_command import MadeDue, Matches
+from webhook_dispatcher.domain.mass_command import Matches
 from webhook_dispatcher.domain.ports import CommandTransaction
 
 _log = structlog.get_logger()
@@ -105,7 +105,9 @@ class Recovery:
         """See mass_command.Work."""
         if progress.phase is Phase.OVER:
             return None
-        found = await self._find(transaction, progress, max(size, 1))
+        is_waiting = progress.phase is Phase.WAITING
+        find = transaction.find_waiting if is_waiting else transaction.find_finished
+        found = await find(self._command, progress.reached, max(size, 1))
         after = progress.with_look(found)
         if found.is_unreadable:
             _log.error("delivery.passed_over", seq=found.reached, reason="its charge cannot be read")
@@ -116,16 +118,7 @@ class Recovery:
             _log.error("delivery.passed_over", seq=found.seqs[0], reason="it cannot be made owed again")
             return Chunk(after)
         with refusing_chunks():
-            made_due = await self._make_due(transaction, progress.phase, found)
+            make_due = transaction.run_all_now if is_waiting else transaction.reopen_all
+            made_due = await make_due(found)
         recovered = after.recovered + len(made_due.seqs)
         return Chunk(replace(after, recovered=recovered), made_due.heads, made_due.seqs)
-
-    async def _find(self, transaction: CommandTransaction, progress: RecoveryProgress, limit: int) -> Matches:
-        if progress.phase is Phase.WAITING:
-            return await transaction.find_waiting(self._command, progress.reached, limit)
-        return await transaction.find_finished(self._command, progress.reached, limit)
-
-    async def _make_due(self, transaction: CommandTransaction, phase: Phase, found: Matches) -> MadeDue:
-        if phase is Phase.WAITING:
-            return await transaction.run_all_now(found)
-        return await transaction.reopen_all(found)

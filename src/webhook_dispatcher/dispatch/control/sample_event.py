@@ -12,7 +12,6 @@ from webhook_dispatcher.domain.command import Code, malformed_progress
 from webhook_dispatcher.domain.errors import UnopenedSecret
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, FailedReason, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, TestLog
-from webhook_dispatcher.domain.record import Attempt
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -58,15 +57,24 @@ class SampleEvent:
         metrics: Metrics,
     ) -> None:
         self.running = running
-        self._event = _sample(merchant_id, progress)
+        self._event = Event(
+            seq=0,
+            id=progress.event_id,
+            merchant_id=merchant_id,
+            type=TEST_EVENT_TYPE,
+            created_at=progress.created_at,
+            object=SAMPLE_CHARGE,
+            trigger=Trigger.MANUAL,
+            on_failure=State.FAILED,
+        )
         self._claims = claims
         self._attempter = attempter
         self._metrics = metrics
 
     async def run(self) -> None:
         """Make the one attempt and write down how it went. Raises StorageError or LeaseLost."""
-        merchant_id = self._event.merchant_id
-        endpoint = (await self._claims.read_endpoints([merchant_id])).get(merchant_id)
+        event = self._event
+        endpoint = (await self._claims.read_endpoints([event.merchant_id])).get(event.merchant_id)
         if endpoint is None:
             await self.running.reject(Code.NOT_CONFIGURED, "the merchant has no endpoint")
             return
@@ -75,29 +83,12 @@ class SampleEvent:
         except UnopenedSecret as error:
             await self.running.reject(Code.WRONG_STATE, f"the secret cannot be opened: {error}")
             return
-        attempt, result = await self._attempter.make(self._event, endpoint, secrets)
-        self._attempter.conclude(self._event, 0, True, attempt, result)
-        await self._write_down(attempt)
-
-    async def _write_down(self, attempt: Attempt) -> None:
-        event = self._event
+        attempt, result = await self._attempter.make(event, endpoint, secrets)
+        self._attempter.conclude(event, 0, True, attempt, result)
         state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
-        result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
+        facts = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
         if attempt.reason is not None:
-            result["reason"] = attempt.reason
-        await self.running.finish(result, TestLog(event, attempt, state))
+            facts["reason"] = attempt.reason
+        await self.running.finish(facts, TestLog(event, attempt, state))
         reason = FailedReason.EXHAUSTED if state is State.FAILED else None
         self._metrics.deliveries_by[state, reason, event.type].inc()
-
-
-def _sample(merchant_id: str, progress: SampleProgress) -> Event:
-    return Event(
-        seq=0,
-        id=progress.event_id,
-        merchant_id=merchant_id,
-        type=TEST_EVENT_TYPE,
-        created_at=progress.created_at,
-        object=SAMPLE_CHARGE,
-        trigger=Trigger.MANUAL,
-        on_failure=State.FAILED,
-    )

@@ -225,7 +225,12 @@ class _Sample:
     def add(self, origin: str, result: AttemptResult) -> None:
         """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
         if result.mark is not None:
-            self._move(result.lane, origin)
+            # Of the lane's other origins nothing counts: it may have gone from a network to a mere name.
+            self._latest = {
+                other: known
+                for other, known in self._latest.items()
+                if known.lane != result.lane or other == origin
+            }
         known = self._latest.get(origin)
         if known is not None:
             has_failed = known.mark is not None or result.mark is not None
@@ -237,12 +242,6 @@ class _Sample:
             self._drop_oldest()
         elif len(self._oldest_first) > 2 * SAMPLE:
             self._rebuild()
-
-    def _move(self, lane: str, origin: str) -> None:
-        """Forget a lane's attempts at other origins: it may have gone from a network to a mere name."""
-        for other, result in list(self._latest.items()):
-            if result.lane == lane and other != origin:
-                del self._latest[other]
 
     def _drop_oldest(self) -> None:
         while True:

@@ -115,7 +115,11 @@ class OwnFaults:
         self._beat_at = now
         self.compare_clocks()
         self._look_at_fleet()
-        self._look_at_local(now)
+        if self._local is None or self.suspicions.is_any_ours or now - self._local.last_at < SETTLING:
+            return
+        # It is over for everybody, and has not come back for a while.
+        self._end(self._local)
+        self._local = None
 
     def compare_clocks(self) -> bool:
         """Compare the clocks, and tell whether receivers would accept what is signed now."""
@@ -175,11 +179,20 @@ class OwnFaults:
         if result.outcome is Outcome.UNSENDABLE:
             return True
         self._signed_well(started)
-        if result.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
+        now = self._clock.elapsed()
+        has_stalled = self._stalled_at > started or now - self._beat_at > MAX_BEAT_INTERVAL
+        if result.outcome is Outcome.TIMEOUT and has_stalled:
             return False
         if result.outcome in _FURTHER:
             self.suspicions.got_further(event.lane, started, has_address=result.has_address)
-        is_excused = self._is_suspect(event, result, started)
+        was_suspected = len(self.held) > 0
+        mark = result.outcome if result.has_address else f"{result.outcome}{NO_ADDRESS}"
+        # Nearly all lanes may fail so: then it may be our fault, and does not count.
+        is_excused = self.suspicions.excuses(
+            event.lane, result.origin or event.lane, started, mark, is_first=event.attempts == 0
+        )
+        if is_excused and not was_suspected:
+            self._probe_at = now + PROBE_INTERVAL
         return not (is_excused or self._clock_is_off)
 
     def _learn_own(self, event: Event, failure: Failure) -> None:
@@ -196,33 +209,12 @@ class OwnFaults:
             self._local = self._begin("local", event.merchant_id, failure.detail, now)
         self._local.last_at = now
 
-    def _look_at_local(self, now: float) -> None:
-        """End a local fault once it is over for everybody, and has not come back for a while."""
-        if self._local is None or self.suspicions.is_any_ours or now - self._local.last_at < SETTLING:
-            return
-        self._end(self._local)
-        self._local = None
-
     def _signed_well(self, started: float) -> None:
         """Learn that an attempt's signature verifies: while the signer is broken, nothing else is sent."""
         if self._signer is not None and started >= self._signer.last_at:
             self._end(self._signer)
             self._signer = None
             self._set_circuit()
-
-    def _stood_still_since(self, started: float) -> bool:
-        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > MAX_BEAT_INTERVAL
-
-    def _is_suspect(self, event: Event, failure: Failure, started: float) -> bool:
-        """Compare a failure with other lanes' attempts. True: it may be our fault, and does not count."""
-        was_suspected = len(self.held) > 0
-        mark = failure.outcome if failure.has_address else f"{failure.outcome}{NO_ADDRESS}"
-        is_suspect = self.suspicions.excuses(
-            event.lane, failure.origin or event.lane, started, mark, is_first=event.attempts == 0
-        )
-        if is_suspect and not was_suspected:
-            self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
-        return is_suspect
 
     def _look_at_fleet(self) -> None:
         """Log when a suspicion becomes believed and when it ceases to be, and show it in the metrics."""

@@ -19,7 +19,6 @@ others were answered for longer than MAX_HOLD, it is neither excused nor held ba
 of OURS have no such consequences, and attempts that fail with them never count.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -27,7 +26,6 @@ import structlog
 from webhook_dispatcher.dispatch.health.lanes import (
     NO_ADDRESS,
     WINDOW,
-    AttemptResult,
     Evidence,
     RecentLanes,
 )
@@ -155,7 +153,10 @@ class Suspicions:
         now = self._clock.elapsed()
         alike = self._evidence.failed(lane, origin, started, mark) if is_first else []
         if alike and mark not in self._suspicions:
-            self._begin(mark, alike, now)
+            since = max(result.started for result in alike)
+            lanes = dict.fromkeys([result.lane for result in alike], now)
+            self._suspicions[mark] = _Suspicion(mark, since, now, lanes=lanes)
+            _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
         suspicion = self._suspicions.get(mark)
         if suspicion is None or self._excused_in_vain.knows(lane, now):
             return False
@@ -179,13 +180,6 @@ class Suspicions:
         first = suspicion.lanes.setdefault(lane, now)
         hold = min(max(MIN_HOLD, now - first), MAX_HOLD)
         self._holds[lane] = _Hold(suspicion, now, now + hold)
-
-    def _begin(self, mark: str, alike: Sequence[AttemptResult], now: float) -> None:
-        since = max(result.started for result in alike)
-        self._suspicions[mark] = _Suspicion(
-            mark, since, now, lanes=dict.fromkeys([result.lane for result in alike], now)
-        )
-        _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
 
     def _weigh(self, suspicion: _Suspicion, lane: str, started: float) -> None:
         """End a suspicion, if an answer to an attempt begun since shows that it is wrong or over."""
