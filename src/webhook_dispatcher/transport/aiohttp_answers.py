@@ -111,8 +111,11 @@ class AnswerHandler(ResponseHandler):
             data = data[len(head) :]
             self._head_bytes += len(head)
             super().data_received(head)
-            if not self._is_final and self._is_too_much():
-                self._refuse()
+            is_too_much = self._head_bytes > _MAX_HEAD_BYTES or self._interim > _MAX_INTERIM
+            if is_too_much and not self._is_final:
+                if self.transport is not None:
+                    self.set_exception(BadHttpMessage("too much before the final answer"))
+                    self.transport.abort()
                 return
         if self._is_over and data:
             self._is_end_certain = False  # Behind an answer without a body.
@@ -139,7 +142,10 @@ class AnswerHandler(ResponseHandler):
         elif not self._is_final:
             self._is_final, self._ending = True, b""
             # A 408 may have crossed the request, whose own answer would follow.
-            self._is_doubtful |= self._has_unsent() or message.code == REQUEST_TIMEOUT
+            self._is_doubtful |= message.code == REQUEST_TIMEOUT
+            if self.transport is not None:  # whether the other side has taken the whole request
+                unsent = self.transport.get_write_buffer_size() or self._buffers.unreceived()
+                self._is_doubtful |= unsent > 0
             self._is_doubtful |= self._renewals.is_due(self._age, 200 <= message.code <= 299)
             payload.on_eof(lambda: self._end(message))
         super().feed_data(data, size)
@@ -151,14 +157,6 @@ class AnswerHandler(ResponseHandler):
         head = data if end is None else data[: end.end() - len(before)]
         self._ending = (before + head)[-2:] if end is None else b""
         return head
-
-    def _is_too_much(self) -> bool:
-        return self._head_bytes > _MAX_HEAD_BYTES or self._interim > _MAX_INTERIM
-
-    def _refuse(self) -> None:
-        if self.transport is not None:
-            self.set_exception(BadHttpMessage("too much before the final answer"))
-            self.transport.abort()
 
     def _end(self, message: RawResponseMessage) -> None:
         """Judge the end of the body; called in the middle of the data that it ends in."""
@@ -182,12 +180,6 @@ class AnswerHandler(ResponseHandler):
         if tls is None or self.requests > 1 or self.is_answering or tls.version() != "TLSv1.3":
             return False
         return tls.session is None or not tls.session.has_ticket
-
-    def _has_unsent(self) -> bool:
-        """Tell whether the other side has not taken the whole request yet."""
-        if self.transport is None:
-            return False
-        return self.transport.get_write_buffer_size() > 0 or self._buffers.unreceived() > 0
 
 
 def _declares_body(message: RawResponseMessage) -> bool:

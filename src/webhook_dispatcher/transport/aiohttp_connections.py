@@ -175,7 +175,10 @@ class GuardedConnector(TCPConnector):
             self._check_peer(connection, dial)
             handler.network = dial.network
             self.renewals.connected()
-            self._keep(handler)
+            if len(self._kept) < self._kept_connections and handler.connected:
+                self._kept.add(handler)
+            else:
+                handler.force_close()
         if not dial.may_send():
             connection.close()
             raise Withheld
@@ -198,13 +201,6 @@ class GuardedConnector(TCPConnector):
         """Make the protocol of the connection that there is now, with or without TLS to come."""
         sock = current_dial.get().connected()
         return AnswerHandler(self._loop, self._kept.discard, Buffers(sock), self.renewals)
-
-    def _keep(self, handler: AnswerHandler) -> None:
-        """Keep a new connection after its answer if there is room."""
-        if len(self._kept) < self._kept_connections and handler.connected:
-            self._kept.add(handler)
-        else:
-            handler.force_close()
 
     def _make_socket(self, addr_info: AddrInfoType) -> socket.socket:
         """Make the socket for exactly this sockaddr, or refuse it."""

@@ -215,7 +215,10 @@ class AiohttpSender:
         try:
             if _is_small(response):
                 async with asyncio.timeout_at(min(deadline, self._loop.time() + _DRAIN_SECONDS)):
-                    await _read_to_end(response)
+                    taken = 0
+                    # At the end of the body aiohttp gives the connection back by itself.
+                    while not response.content.at_eof() and taken <= _DRAIN_BYTES:
+                        taken += len(await response.content.readany())
         except EXPECTED:
             pass  # The verdict has fallen; the connection is closed below.
         finally:
@@ -242,10 +245,3 @@ def _is_small(response: ClientResponse) -> bool:
         # Not aiohttp's content_length: Python refuses to read thousands of digits, zeros included.
         return len(length) <= _LENGTH_DIGITS and int(length) <= _DRAIN_BYTES
     return response.headers.get("Transfer-Encoding", "").lower() == "chunked"
-
-
-async def _read_to_end(response: ClientResponse) -> None:
-    """Read up to the limit; at the end of the body aiohttp gives the connection back by itself."""
-    taken = 0
-    while not response.content.at_eof() and taken <= _DRAIN_BYTES:
-        taken += len(await response.content.readany())

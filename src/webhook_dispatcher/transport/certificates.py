@@ -41,16 +41,14 @@ class TellingTls(ssl.SSLObject):
             super().do_handshake()
         except ssl.SSLCertVerificationError as error:
             raise CertificateRefused(words_for(error, self._presented())) from error
-        if self.unmatched_host is not None:
-            self._match(self.unmatched_host)
-
-    def _match(self, host: str) -> None:
-        """Refuse a certificate, which is known to be in order, that is not for this host."""
+        if self.unmatched_host is None:
+            return
+        # The certificate is in order; it may be for another host.
         try:
             certificate = self.getpeercert() or {}
         except (ValueError, ssl.SSLError) as error:
             raise CertificateRefused("certificate cannot be read") from error
-        if not is_for(host, certificate):
+        if not is_for(self.unmatched_host, certificate):
             raise CertificateRefused(_misnamed(certificate))
 
     def _presented(self) -> Sequence[Certificate]:

@@ -51,15 +51,10 @@ class Turns:
         try:
             yield
         finally:
-            self._learn(origin, cost)
+            self._costly.pop(origin, None)
+            if cost.is_high:
+                self._costly[origin] = None
+                if len(self._costly) > _MAX_KNOWN:
+                    self._costly.popitem(last=False)
             if takes_slot:
                 self._loop.call_at(self._loop.time() + _REST_FACTOR * cost.seconds, self._slots.release)
-
-    def _learn(self, origin: str, cost: Cost) -> None:
-        if not cost.is_high:
-            self._costly.pop(origin, None)
-            return
-        self._costly[origin] = None
-        self._costly.move_to_end(origin)
-        if len(self._costly) > _MAX_KNOWN:
-            self._costly.popitem(last=False)

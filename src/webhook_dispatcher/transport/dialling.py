@@ -7,12 +7,10 @@ With an egress proxy, the proxy is dialled, and TLS is spoken inside its tunnel.
 """
 
 import asyncio
-import contextlib
 import errno
 import functools
 import socket
 import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -234,7 +232,7 @@ class Dialler:
         try:
             if carrier.is_closing():
                 raise HandshakeFailed
-            with _handshaking():
+            try:
                 # Not in one step by create_connection: nothing would tell how much the carrier has not sent.
                 transport = await self._loop.start_tls(
                     carrier,
@@ -243,6 +241,13 @@ class Dialler:
                     server_hostname=host,
                     ssl_handshake_timeout=_HANDSHAKE_SECONDS,
                 )
+            except ssl.SSLError:
+                raise
+            except (ConnectionResetError, ConnectionAbortedError) as error:
+                # A refused SYN is ECONNREFUSED; a reset on the way to a connection is the handshake's.
+                raise HandshakeFailed from error
+            except (OSError, RuntimeError) as error:
+                raise ConnectFailed from error
             if transport is None:
                 raise Disconnected
         except BaseException:
@@ -280,17 +285,3 @@ def _approved_peer(sock: socket.socket, dial: Dial) -> Peer:
         raise Forbidden(dial.refused or "the connection's peer is not the address that was dialled")
     dial.peer = address
     return peer
-
-
-@contextlib.contextmanager
-def _handshaking() -> Iterator[None]:
-    """Tell a connection that broke in a handshake from one that was never there."""
-    try:
-        yield
-    except ssl.SSLError:
-        raise
-    except (ConnectionResetError, ConnectionAbortedError) as error:
-        # A refused SYN is ECONNREFUSED; a reset on the way to a connection is the handshake's.
-        raise HandshakeFailed from error
-    except (OSError, RuntimeError) as error:
-        raise ConnectFailed from error

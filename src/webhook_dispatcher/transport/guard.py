@@ -132,7 +132,7 @@ class Guard:
         return host in self._allow_hosts
 
     def _check_parsed(self, address: Address, is_trusted: bool) -> None:
-        if self._is_denied(address):
+        if any(address in network for network in self._deny_networks):
             raise Forbidden(f"{address} is in a denied network (WEBHOOK_EGRESS_DENY_NETWORKS)")
         use = None if is_trusted else forbidden_use(address)
         if use is not None and not self._is_in_allowed_network(address):
@@ -142,9 +142,6 @@ class Guard:
 
     def _is_in_allowed_network(self, address: Address) -> bool:
         return any(is_within(address, network) for network in self._allow_networks)
-
-    def _is_denied(self, address: Address) -> bool:
-        return any(address in network for network in self._deny_networks)
 
     def _target(self, url: str) -> Target:
         """Parse and check a URL without DNS. Raises Forbidden."""
@@ -166,7 +163,11 @@ class Guard:
             _check_name(host)
         if scheme == "http":
             self._check_http(address, is_trusted)
-        return Target(_build(scheme, host, port, match["rest"]), is_trusted)
+        authority = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+        try:
+            return Target(URL(f"{scheme}://{authority}{match['rest']}", encoded=True), is_trusted)
+        except ValueError as error:
+            raise Forbidden("the URL cannot be parsed") from error
 
     def _check_http(self, address: Address | None, is_trusted: bool) -> None:
         if not self._allow_http:
@@ -231,11 +232,3 @@ def _is_label(label: str) -> bool:
     except UnicodeError:
         return False
     return encoded == label[4:] and decoded.isprintable() and not decoded.isascii()
-
-
-def _build(scheme: str, host: str, port: str | None, rest: str) -> URL:
-    authority = f"[{host}]" if ":" in host else host
-    try:
-        return URL(f"{scheme}://{authority}{'' if port is None else ':' + port}{rest}", encoded=True)
-    except ValueError as error:
-        raise Forbidden("the URL cannot be parsed") from error

@@ -76,17 +76,13 @@ class TunnelRefused(AttemptEnded):
 def classify_proxy(error: Exception, phase: Phase) -> Failure:
     """Say what it means that there is no tunnel."""
     if isinstance(error, TunnelRefused):
-        return _refusal(error.status, error.is_challenge)
+        status, detail = error.status, f"the egress proxy answered {error.status}"
+        # smokescreen refuses a target with 407; a real one must say how to authenticate (RFC 9110, 15.5.8).
+        if status == 403 or (status == 407 and not error.is_challenge):
+            return Failure(Outcome.BLOCKED, detail)
+        return Failure(Outcome.CONNECT, detail, is_ours=status in _OURS)
     # Asked for a tunnel, it is about to reach the receiver, or waits for it: Squid does so for a minute.
     is_ours = phase is Phase.REACHING_PROXY
     if isinstance(error, OutOfTime):
         return Failure(Outcome.TIMEOUT, f"{error} ({phase})", is_ours)
     return Failure(Outcome.CONNECT, f"the egress proxy: {words_for(error, phase)}", is_ours)
-
-
-def _refusal(status: int, is_challenge: bool) -> Failure:
-    detail = f"the egress proxy answered {status}"
-    # smokescreen refuses a target with 407; a real one must say how to authenticate (RFC 9110, 15.5.8).
-    if status == 403 or (status == 407 and not is_challenge):
-        return Failure(Outcome.BLOCKED, detail)
-    return Failure(Outcome.CONNECT, detail, is_ours=status in _OURS)

@@ -146,8 +146,12 @@ class GuardedResolver:
             cached, was_queried = await self._query(host)
         if host != self._proxy_host:
             is_trusted = self._guard.trusts(host)
-            for address in cached.addresses:
-                self._check(address, is_trusted)
+            try:
+                for address in cached.addresses:
+                    self._guard.check_address(address, is_trusted)
+            except Forbidden as error:
+                reason = f"name resolves to what must not be dialled: {error.reason}"
+                raise Forbidden(reason) from None
         return Lookup(cached.addresses[:_MAX_ADDRESSES], was_queried)
 
     async def _query(self, host: str) -> tuple[_Cached, bool]:
@@ -167,8 +171,12 @@ class GuardedResolver:
         if not addresses:
             raise OSError(None, "name has no address")
         lives = [node.ttl for node in answer.nodes] + [name.ttl for name in answer.cnames]
-        seconds = min(*lives, _MAX_KEPT_SECONDS)
-        return self._keep(host, _Cached(addresses, self._loop.time() + seconds)), was_queried
+        found = _Cached(addresses, self._loop.time() + min(*lives, _MAX_KEPT_SECONDS))
+        self._found[host] = found
+        self._found.move_to_end(host)
+        if len(self._found) > _MAX_FOUND:
+            self._found.popitem(last=False)
+        return found, was_queried
 
     async def close(self) -> None:
         """Give up pending look-ups."""
@@ -198,13 +206,6 @@ class GuardedResolver:
             self._found.pop(host, None)
             raise
 
-    def _keep(self, host: str, found: _Cached) -> _Cached:
-        self._found[host] = found
-        self._found.move_to_end(host)
-        if len(self._found) > _MAX_FOUND:
-            self._found.popitem(last=False)
-        return found
-
     async def _is_own_fault(self, code: object) -> bool:
         """Tell whether what c-ares said of a name is none of that name's doing."""
         if code not in _OWN_FAULTS:
@@ -214,12 +215,6 @@ class GuardedResolver:
         except aiodns.error.DNSError as error:
             return error.args[0] in _OWN_FAULTS
         return False
-
-    def _check(self, address: str, is_trusted: bool) -> None:
-        try:
-            self._guard.check_address(address, is_trusted)
-        except Forbidden as error:
-            raise Forbidden(f"name resolves to what must not be dialled: {error.reason}") from None
 
 
 class _Channel:
