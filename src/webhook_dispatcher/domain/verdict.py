@@ -83,18 +83,15 @@ class Failure:
     lingered: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "detail", _in_one_line(self.detail))
+        # A merchant may have chosen parts of it, such as the names in a certificate.
+        line = "".join(char if " " <= char <= "~" else "?" for char in self.detail[: MAX_DETAIL + 1])
+        detail = line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - len(_CUT)] + _CUT
+        object.__setattr__(self, "detail", detail)
 
     @property
     def status(self) -> None:
         """A failure has no status."""
         return
-
-
-def _in_one_line(text: str) -> str:
-    """Make text safe to show: a merchant may have chosen parts of it, such as the names in a certificate."""
-    line = "".join(char if " " <= char <= "~" else "?" for char in text[: MAX_DETAIL + 1])
-    return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - len(_CUT)] + _CUT
 
 
 NOT_SENT = Failure(Outcome.TIMEOUT, "nothing was sent: this process stood still for too long")

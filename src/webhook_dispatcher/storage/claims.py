@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from operator import attrgetter
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.claim import (
     Arrival,
@@ -123,7 +123,7 @@ class PostgresClaims:
         for row in rows:
             runs.setdefault(row["merchant_id"], []).append(to_event(row, attempts=0))
         for events in runs.values():
-            events.sort(key=_seq)  # the statement reads them so; order must not hang on a plan
+            events.sort(key=attrgetter("seq"))  # the statement reads them so; order must not hang on a plan
         return runs
 
     async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
@@ -156,11 +156,7 @@ class PostgresClaims:
         self, lanes: int, per_lane: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql `lock_longest_due_lanes` and what follows there."""
-        with translated():
-            async with self._pool.acquire() as connection, connection.transaction():
-                locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, lanes)
-                claimed = await self._claim_of_locked(connection, locked, per_lane, limit, lease, except_seqs)
-        return [to_retry(row) for row in claimed]
+        return await self._claim_due("lock_longest_due_lanes", lanes, per_lane, limit, lease, except_seqs)
 
     async def claim_due_of(
         self,
@@ -171,10 +167,27 @@ class PostgresClaims:
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql `lock_due_lanes_of` and what follows there."""
+        return await self._claim_due("lock_due_lanes_of", lanes, per_lane, limit, lease, except_seqs)
+
+    async def _claim_due(
+        self,
+        lock: str,
+        which: Sequence[str] | int,
+        per_lane: int,
+        limit: int,
+        lease: timedelta,
+        except_seqs: Sequence[int],
+    ) -> list[ClaimedRetry]:
+        """Lock lanes, claim their due rows, and plan when each is looked at next, in one transaction."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
-                locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, lanes)
-                claimed = await self._claim_of_locked(connection, locked, per_lane, limit, lease, except_seqs)
+                lanes = [row["merchant_id"] for row in await connection.fetch(_RETRYING[lock].text, which)]
+                if not lanes:
+                    return []
+                claimed = await connection.fetch(
+                    _RETRYING["claim_retries"].text, lanes, per_lane, limit, lease, except_seqs, self._owner
+                )
+                await connection.execute(_RETRYING["plan_retries"].text, lanes, per_lane, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def read_next(self, lane: str, after_seq: int) -> Event | None:
@@ -212,25 +225,6 @@ class PostgresClaims:
             )
         return [to_trial(row) for row in rows]
 
-    async def _claim_of_locked(
-        self,
-        connection: PoolConnectionProxy,
-        locked: Sequence[asyncpg.Record],
-        per_lane: int,
-        limit: int,
-        lease: timedelta,
-        except_seqs: Sequence[int],
-    ) -> list[asyncpg.Record]:
-        """Claim due rows of lanes locked by this transaction, and plan when each is looked at next."""
-        if not locked:
-            return []
-        lanes = [row["merchant_id"] for row in locked]
-        claimed: list[asyncpg.Record] = await connection.fetch(
-            _RETRYING["claim_retries"].text, lanes, per_lane, limit, lease, except_seqs, self._owner
-        )
-        await connection.execute(_RETRYING["plan_retries"].text, lanes, per_lane, except_seqs)
-        return claimed
-
     async def release_all_of(self, owner: str) -> Released:
         """Release what a process held that is known to be dead; what is locked for the moment is left out.
 
@@ -249,10 +243,6 @@ class PostgresClaims:
         with translated():
             rows: list[asyncpg.Record] = await self._pool.fetch(_CLAIMING[name].text, *arguments)
         return rows
-
-
-def _seq(event: Event) -> int:
-    return event.seq
 
 
 def _endpoint(row: asyncpg.Record) -> Endpoint:

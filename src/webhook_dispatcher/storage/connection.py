@@ -168,19 +168,15 @@ async def create_pool(
     try:
         yield pool
     finally:
-        await _close(pool, CLOSE_TIMEOUT)
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT.total_seconds()):
+                await pool.close()
+        except (TimeoutError, asyncpg.InterfaceError, OSError):
+            pool.terminate()
 
 
 async def _leave(connection: asyncpg.Connection) -> None:
     """Send nothing on release: all we set is SET LOCAL, and asyncpg's own reset costs a round trip each."""
-
-
-async def _close(pool: asyncpg.Pool, patience: timedelta) -> None:
-    try:
-        async with asyncio.timeout(patience.total_seconds()):
-            await pool.close()
-    except (TimeoutError, asyncpg.InterfaceError, OSError):
-        pool.terminate()
 
 
 def _options(
@@ -193,7 +189,10 @@ def _options(
     """Say how to connect: with settings that the session keeps, or that each transaction makes anew."""
     settings = session_settings(application_name, command_timeout)
     limits = {"timeout": CONNECT_TIMEOUT.total_seconds(), "command_timeout": command_timeout.total_seconds()}
-    _check_tls(dsn)
+    try:
+        link.tls_context(dsn)
+    except ValueError as error:  # it can never work: refused at the start
+        raise ConfigurationError(f"the database's URL: {error}") from None
     if planning:
         settings |= BY_INDEXES if pooled else planning
     if not pooled:
@@ -264,14 +263,6 @@ def describe(dsn: str) -> str:
 def _session_attributes(dsn: str, wanted: str) -> Any:
     """Say what the server must be, unless the URL says what it wants."""
     return None if "target_session_attrs" in parse_qs(urlsplit(dsn).query) else wanted
-
-
-def _check_tls(dsn: str) -> None:
-    """Refuse at the start what can never work."""
-    try:
-        link.tls_context(dsn)
-    except ValueError as error:
-        raise ConfigurationError(f"the database's URL: {error}") from None
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.ports import Reported
 from webhook_dispatcher.storage.connection import translated
@@ -27,22 +26,18 @@ class PostgresNotices:
 
     async def report(self, failing_after: timedelta) -> Reported:
         """See domain.ports.Notices; source: notices.sql."""
+        written, has_more = {}, False
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 if not await connection.fetchval(_NOTICES["may_report"].text, MAX_OWED):
                     return Reported({}, has_more=False)
-                return await _report(connection, failing_after)
-
-
-async def _report(connection: PoolConnectionProxy, failing_after: timedelta) -> Reported:
-    written, has_more = {}, False
-    for notice, name, arguments in (
-        ("delivery.failed", "report_failures", (MAX_FAILURES, MAX_MERCHANTS)),
-        ("endpoint.failing", "report_failing", (failing_after, MAX_MERCHANTS)),
-        ("endpoint.recovered", "report_recovered", (MAX_MERCHANTS,)),
-    ):
-        row = await connection.fetchrow(_NOTICES[name].text, *arguments)
-        assert row is not None
-        written[notice] = row["notices"]
-        has_more |= row["has_more"]
-    return Reported(written, has_more)
+                for notice, name, arguments in (
+                    ("delivery.failed", "report_failures", (MAX_FAILURES, MAX_MERCHANTS)),
+                    ("endpoint.failing", "report_failing", (failing_after, MAX_MERCHANTS)),
+                    ("endpoint.recovered", "report_recovered", (MAX_MERCHANTS,)),
+                ):
+                    row = await connection.fetchrow(_NOTICES[name].text, *arguments)
+                    assert row is not None
+                    written[notice] = row["notices"]
+                    has_more |= row["has_more"]
+        return Reported(written, has_more)

@@ -62,10 +62,8 @@ class PostgresRecords:
         """See domain.ports.Records; source: unreadable.sql `find_row` and `try_rows`."""
         with translated():
             # What is refused even here, where no object is read, is not refused for the row's sake.
-            is_owed = await self._pool.fetchrow(_UNREADABLE["find_row"].text, seq) is not None
-        return is_owed and await self._is_object_damaged(seq)
-
-    async def _is_object_damaged(self, seq: int) -> bool:
+            if await self._pool.fetchrow(_UNREADABLE["find_row"].text, seq) is None:
+                return False
         try:
             with translated():
                 await self._pool.fetch(_UNREADABLE["try_rows"].text, [seq])
