@@ -19,7 +19,7 @@ from tests.unit.builders import KEYRING
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.event import Event, FailedReason
-from webhook_dispatcher.domain.heartbeat import Heartbeat
+from webhook_dispatcher.domain.ports import Heartbeat
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls

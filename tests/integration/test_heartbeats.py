@@ -10,7 +10,7 @@ import pytest
 from tests.integration.storage_harness import PATIENCE, StorageHarness
 from tests.servers.database import Database
 from webhook_dispatcher.app import run
-from webhook_dispatcher.domain.heartbeat import Heartbeat
+from webhook_dispatcher.domain.ports import Heartbeat
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats, forget_noted
 

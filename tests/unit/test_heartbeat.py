@@ -7,7 +7,7 @@ import pytest
 from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.heartbeat import MAX_TEXT, MAX_TEXTS, Pulse
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
-from webhook_dispatcher.domain.heartbeat import Heartbeat
+from webhook_dispatcher.domain.ports import Heartbeat
 
 
 class FakeHeartbeats:

@@ -16,8 +16,7 @@ from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
-from webhook_dispatcher.domain.heartbeat import Heartbeat
-from webhook_dispatcher.domain.ports import Heartbeats
+from webhook_dispatcher.domain.ports import Heartbeat, Heartbeats
 
 HEARTBEAT_INTERVAL = Interval(10.0, seconds_after_failure=1.0)
 MAX_TEXTS = 10

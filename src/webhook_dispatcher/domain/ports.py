@@ -30,7 +30,6 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
-from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.domain.mass_command import MassTransaction
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.signing import Keyring
@@ -441,6 +440,21 @@ class Owed:
     suspended: int = 0
     failing: int = 0
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a daemon notes of itself, for people who look at all of them.
+
+    reasons: why it is not ready; empty when it is. faults: of its own, in words.
+    attempts: recorded since the last note, by outcome.
+    """
+
+    lanes: int
+    attempts_in_flight: int
+    reasons: Sequence[str]
+    faults: Sequence[str]
+    attempts: Mapping[str, int]
 
 
 class Heartbeats(Protocol):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from webhook_dispatcher.domain.heartbeat import Heartbeat
+from webhook_dispatcher.domain.ports import Heartbeat
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 

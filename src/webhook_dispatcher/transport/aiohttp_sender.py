@@ -28,10 +28,10 @@ from webhook_dispatcher.transport.aiohttp_connections import (
     current_dial,
 )
 from webhook_dispatcher.transport.aiohttp_errors import EXPECTED, translate
-from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS, as_text
 from webhook_dispatcher.transport.failures import HandshakeFailed, OutOfTime, Withheld, classify
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.local_faults import is_local
+from webhook_dispatcher.transport.parsing import EXCERPT_SECONDS, as_text
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
 from webhook_dispatcher.transport.tls import authorities

@@ -16,7 +16,6 @@ from typing import cast
 
 from webhook_dispatcher.domain.verdict import may_always
 from webhook_dispatcher.transport.buffers import Buffers
-from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS, ExcerptParser
 from webhook_dispatcher.transport.failures import (
     Disconnected,
     Expired,
@@ -25,7 +24,7 @@ from webhook_dispatcher.transport.failures import (
     Phase,
     Withheld,
 )
-from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
+from webhook_dispatcher.transport.parsing import EXCERPT_SECONDS, REQUEST_TIMEOUT, AnswerParser, ExcerptParser
 from webhook_dispatcher.transport.renewal import Age
 
 # What is left of a body is waited for this long at most: more than the 40 ms of a delayed ACK between a
