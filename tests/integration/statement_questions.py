@@ -251,10 +251,26 @@ RECORD = Question(
     (
         *(SEQS, NAMES, IDS, FENCES, ARE_RETRIES, STATES),
         *(_each("NULL", "text"), _each("1", "smallint"), f"{DUE_ATS}::timestamptz[]"),
-        *(_each("200", "smallint"), _each("'delivered'", "text"), _each("'schedule'", "text")),
-        *(_each(NOW, "timestamptz"), _each("5", "integer"), _each(NOW, "timestamptz"), NAMES),
-        *(_each("0", "bigint"), _each("false", "boolean"), _each(NOW, "timestamptz"), _each("0", "bigint")),
-        *("'30 seconds'", _each("NULL", "text"), _each("NULL", "text"), STARTED_AT),
+        *(
+            _each("200", "smallint"),
+            _each("'delivered'", "text"),
+            _each("NULL", "text"),
+            _each("NULL", "text"),
+        ),
+        *(
+            _each("'schedule'", "text"),
+            _each(NOW, "timestamptz"),
+            _each("5", "integer"),
+            _each(NOW, "timestamptz"),
+        ),
+        *(
+            NAMES,
+            _each("0", "bigint"),
+            _each("false", "boolean"),
+            _each(NOW, "timestamptz"),
+            _each("0", "bigint"),
+        ),
+        *(STARTED_AT, "'30 seconds'"),
     ),
     ASKED,
 )

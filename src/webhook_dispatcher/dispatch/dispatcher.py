@@ -228,7 +228,10 @@ class Dispatcher:
         return len(under_way) - self._health.tally(under_way)[Health.SUSPECT]
 
     def _free_slots(self) -> tuple[int, Slots | None]:
-        """Return how many lanes may be claimed now, and the slots left by health (None: enough for all)."""
+        """Return how many lanes may be claimed now, and the slots left by health.
+
+        None: they need not be counted, since there are enough for all, or no lane may be claimed.
+        """
         may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
         is_busy = self._poller.is_behind and self._active_lanes() >= MAX_ACTIVE_LANES
         fullness, max_lanes = self._memory.fullness, self._limits.max_lanes

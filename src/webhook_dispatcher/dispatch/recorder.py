@@ -152,12 +152,9 @@ class RefusedBatches:
         """Write what came too late for its fence; return the seqs that were locked or damaged, for later."""
         if not records:
             return frozenset()
-        still_ours = await self._records.read_unwritten(records)
-        locked = set(still_ours)
-        for record in records:
-            if record.event.seq not in still_ours and not await self._write_late(record):
-                locked.add(record.event.seq)
-        return frozenset(locked)
+        locked = await self._records.read_unwritten(records)
+        late = [record for record in records if record.event.seq not in locked]
+        return locked.union([record.event.seq for record in late if not await self._write_late(record)])
 
     async def _write_late(self, record: Record) -> bool:
         try:
@@ -341,10 +338,12 @@ class Recorder:
         for entry in self._deferred:
             seq = entry.record.event.seq
             is_due = entry.try_at <= now and (seq in set_aside) is is_apart and len(batch) < self._batch.limit
-            if not is_due or batch.setdefault(seq, entry) is not entry:
+            if is_due and seq not in batch:
+                batch[seq] = entry
+                # It kept back its own lane alone; its age is not to keep back all others.
+                entry.added = oldest
+            else:
                 later.append(entry)
-                continue
-            entry.added = oldest  # it kept back its own lane alone; its age is not to keep back all others
         self._deferred = later
         queue = deque() if is_apart else self._queue
         while queue and len(batch) < self._batch.limit and queue[0].record.event.seq not in batch:
@@ -391,9 +390,9 @@ class Recorder:
         self._writing, self._writing_since = rest, min((entry.added for entry in rest), default=None)
         return rest
 
-    def _keep(self, rest: list[Entry], unwritten: frozenset[int]) -> None:
-        late = frozenset(entry.record.event.seq for entry in rest) - unwritten
-        for entry in self._settle(rest, late, is_late=True):
+    def _keep(self, rest: list[Entry], for_later: frozenset[int]) -> None:
+        written = frozenset(entry.record.event.seq for entry in rest) - for_later
+        for entry in self._settle(rest, written, is_late=True):
             is_set_aside = entry.record.event.seq in self._refused.set_aside
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else LOCKED_WAIT)

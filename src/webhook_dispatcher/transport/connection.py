@@ -1,9 +1,17 @@
 """One HTTP connection: a request is sent in one write, and only as much of its answer is read as is needed.
 
-States: idle; awaiting an answer; draining the body behind a final head; closed. An exchange is one request
-and its answer; it ends once, in a status or in an exception. The final head decides: an error behind it only
-closes the connection. The rest of a small body is waited for, so that the connection can be used again. That
-happens only if the answer ended beyond doubt (`parsing.py`) and came after the whole request.
+An exchange is one request and its answer; it ends once, in a status or in an exception. The final head
+decides: an error behind it only closes the connection. The rest of a small body is waited for, so that the
+connection can be used again. That happens only if the answer ended beyond doubt (`parsing.py`) and came after
+the whole request.
+
+| state | no field holds it; it follows from |
+| --- | --- |
+| idle | there is no `_waiter` |
+| awaiting an answer | there is one, and the answer's `status` is -1 |
+| draining the body behind a final head | there is one, and the answer has a `status` |
+| closed | there is no `_transport`, or it is closing |
+
 Everything but `send` runs in the event loop's callbacks, without a task.
 Source: contract 2.1; RFC 9112.
 """

@@ -48,6 +48,7 @@ FROM unnest($1::bigint[], $2::bigint[]) AS gap (low, high)
 CROSS JOIN LATERAL (
     SELECT outbox.seq, outbox.merchant_id
     FROM webhook.outbox
+    -- Not IS NULL, as in read_arrivals.
     WHERE outbox.seq >= gap.low AND outbox.seq <= gap.high AND num_nulls(outbox.due_at) = 1
     ORDER BY outbox.seq
     LIMIT $3
@@ -160,7 +161,8 @@ leased AS (
         lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at,
         lane.suspended_at IS NOT NULL AS is_suspended,
         CASE
-            WHEN num_nulls(lane.failing_since, lane.suspended_at) < 2 THEN lane.leased_at ELSE lane.last_success_at
+            WHEN lane.failing_since IS NOT NULL OR lane.suspended_at IS NOT NULL THEN lane.leased_at
+            ELSE lane.last_success_at
         END AS free_since
 )
 SELECT

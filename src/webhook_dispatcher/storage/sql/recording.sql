@@ -9,6 +9,7 @@
 -- a server that was behind at a failover gives them again, to other events.
 -- An outcome without attempt (null outcome) finishes or reschedules a row that was not sent.
 -- Each row and lane is looked up where it is named: a join of two tables may read the whole of one.
+-- Parameters are the columns of two tables. Of outcomes ("batch"):
 -- $1 seqs bigint[]
 -- $2 merchants text[]
 -- $3 event_ids uuid[]
@@ -20,42 +21,44 @@
 -- $9 due_ats timestamptz[]
 -- $10 statuses smallint[]
 -- $11 outcomes text[]
--- $12 triggers text[]
--- $13 started_ats timestamptz[]
--- $14 durations_ms integer[]
--- $15 finished_ats timestamptz[]
--- $16 lanes text[]
--- $17 lane_epochs bigint[]
--- $18 lanes_are_over boolean[]
--- $19 lane_waits timestamptz[]
--- $20 lane_reaches bigint[]
--- $21 lease interval
--- $22 attempt_reasons text[]
--- $23 response_excerpts text[]
--- $24 lane_servers_started_at timestamptz[]; a lease of before this server was started is lost
+-- $12 attempt_reasons text[]
+-- $13 response_excerpts text[]
+-- $14 triggers text[]
+-- $15 started_ats timestamptz[]
+-- $16 durations_ms integer[]
+-- $17 finished_ats timestamptz[]
+-- Of lanes that the batch renews or releases ("turn"):
+-- $18 lanes text[]
+-- $19 lane_epochs bigint[]
+-- $20 lanes_are_over boolean[]
+-- $21 lane_waits timestamptz[]
+-- $22 lane_reaches bigint[]
+-- $23 lane_servers_started_at timestamptz[]; a lease of before this server was started is lost
+-- And of leases that are renewed, how long they are:
+-- $24 lease interval
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
 WITH batch AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::text[],
-        $8::smallint[], $9::timestamptz[], $10::smallint[], $11::text[], $12::text[],
-        $13::timestamptz[], $14::integer[], $15::timestamptz[], $22::text[], $23::text[]
+        $8::smallint[], $9::timestamptz[], $10::smallint[], $11::text[], $12::text[], $13::text[],
+        $14::text[], $15::timestamptz[], $16::integer[], $17::timestamptz[]
     ) AS entry (
         seq, merchant_id, event_id, fence, is_retry, state, reason,
-        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at,
-        attempt_reason, response_excerpt
+        attempts, due_at, status, outcome, attempt_reason, response_excerpt,
+        trigger, started_at, duration_ms, finished_at
     )
 ),
 turn AS MATERIALIZED (
     SELECT *
-    FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::bigint[], $24::timestamptz[])
+    FROM unnest($18::text[], $19::bigint[], $20::boolean[], $21::timestamptz[], $22::bigint[], $23::timestamptz[])
         AS entry (merchant_id, epoch, is_over, wait_until, reach, server_started_at)
 ),
 held AS MATERIALIZED (
     SELECT lane.merchant_id, lane.epoch, lane.last_success_at
     FROM webhook.lane
-    WHERE lane.merchant_id = ANY($2::text[] || $16::text[])
+    WHERE lane.merchant_id = ANY($2::text[] || $18::text[])
     ORDER BY lane.merchant_id
     FOR NO KEY UPDATE SKIP LOCKED
 ),
@@ -177,7 +180,7 @@ plan AS MATERIALIZED (
             ORDER BY outbox.due_at
             LIMIT 1
         ) END) AS due_at,
-        num_nonnulls(progress.succeeded_at, progress.failed_ats) > 0 AS has_fared,
+        progress.succeeded_at IS NOT NULL OR progress.failed_ats IS NOT NULL AS is_attempted,
         progress.succeeded_at,
         (SELECT max(failed.at) FROM unnest(progress.failed_ats) AS failed (at)) AS failed_at,
         since_success.failing_since,
@@ -203,7 +206,7 @@ updated AS (
         lease_until = CASE
             WHEN NOT plan.is_ours OR lane.lease_until = '-infinity' THEN lane.lease_until
             WHEN plan.is_over THEN '-infinity'
-            ELSE clock_timestamp() + $21::interval
+            ELSE clock_timestamp() + $24::interval
         END,
         wait_until = CASE
             WHEN plan.is_ours AND plan.is_over AND NOT lane.recalled AND lane.lease_until > '-infinity'
@@ -231,7 +234,7 @@ updated AS (
     FROM plan
     WHERE
         lane.merchant_id = ANY(ARRAY[plan.merchant_id])
-        AND (plan.is_ours OR plan.due_at < lane.retry_at OR plan.has_fared)
+        AND (plan.is_ours OR plan.due_at < lane.retry_at OR plan.is_attempted)
     RETURNING lane.merchant_id, lane.recalled, plan.is_ours, plan.is_over
 )
 SELECT
