@@ -55,10 +55,7 @@ class StatementRefused(StorageError):
 
     @property
     def is_row_fault(self) -> bool:
-        """See StorageError.is_row_fault.
-
-        Source: SQLSTATE classes 22 data exception, 23 constraint violation, XX internal error.
-        """
+        """Tell so by the SQLSTATE's class: 22 data exception, 23 constraint violation, XX internal error."""
         return self.sqlstate[:2] in ("22", "23", "XX")
 
     @property
@@ -68,14 +65,11 @@ class StatementRefused(StorageError):
 
 
 class PartitionMissing(StatementRefused):
-    """A log has no partition for an instant. Reaction: have it made, and write again.
-
-    Its SQLSTATE is that of a broken rule (23514), yet nothing is wrong with the row.
-    """
+    """A log has no partition for an instant (SQLSTATE 23514). Reaction: have it made, and write again."""
 
     @property
     def is_row_fault(self) -> bool:
-        """See StorageError.is_row_fault."""
+        """No, though its class is 23: nothing is wrong with the row."""
         return False
 
 

@@ -42,7 +42,6 @@ class PostgresClaims:
         self._owner = owner
 
     async def read_arrivals(self, cursor: int, limit: int) -> Arrivals:
-        """See domain.ports.Claims; source: claiming.sql `read_arrivals`."""
         rows = await self._fetch("read_arrivals", cursor, limit)
         visible = tuple(Arrival(row["seq"], row["merchant_id"]) for row in rows if row["seq"] is not None)
         return Arrivals(
@@ -56,17 +55,14 @@ class PostgresClaims:
         )
 
     async def read_gaps(self, gaps: Sequence[tuple[int, int]], limit: int) -> list[Arrival]:
-        """See domain.ports.Claims; source: claiming.sql `read_gaps`."""
         rows = await self._fetch("read_gaps", [low for low, _ in gaps], [high for _, high in gaps], limit)
         return [Arrival(row["seq"], row["merchant_id"]) for row in rows]
 
     async def sweep(self, after_lane: str, page_size: int) -> list[SweptLane]:
-        """See domain.ports.Claims; source: claiming.sql `sweep_lanes`."""
         rows = await self._fetch("sweep_lanes", after_lane, page_size)
         return [SweptLane(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
-        """See domain.ports.Claims; source: claiming.sql `lease_lanes`."""
         rows = await self._fetch("lease_lanes", list(heads), list(heads.values()), lease, self._owner)
         return Leased(
             leases=tuple(
@@ -87,14 +83,10 @@ class PostgresClaims:
         )
 
     async def check_writable(self) -> None:
-        """See domain.ports.Claims; source: claiming.sql `check_writable`."""
         await self._fetch("check_writable")
 
     async def create_lanes(self, lanes: Sequence[str]) -> tuple[str, ...]:
-        """See domain.ports.Claims; source: claiming.sql `create_lanes`.
-
-        All together; where one of them is being made by a transaction still open, each alone.
-        """
+        # All together; where one of them is being made by a transaction still open, each alone.
         if await self._create_lanes(lanes):
             return ()
         return tuple([lane for lane in lanes if not await self._create_lanes([lane])])
@@ -110,7 +102,6 @@ class PostgresClaims:
         return True
 
     async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, list[Event]]:
-        """See domain.ports.Claims; source: claiming.sql `read_runs`."""
         rows = await self._fetch(
             "read_runs",
             [ask.lane for ask in asks],
@@ -127,13 +118,11 @@ class PostgresClaims:
         return runs
 
     async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
-        """See domain.ports.Claims; source: claiming.sql `read_endpoints`."""
         return {
             row["merchant_id"]: _endpoint(row) for row in await self._fetch("read_endpoints", list(merchants))
         }
 
     async def read_recalls(self) -> Recalls:
-        """See domain.ports.Claims; source: claiming.sql `read_recalls`."""
         rows = await self._fetch("read_recalls")
         return Recalls(
             everything_is_paused=any(row["everything_is_paused"] for row in rows),
@@ -141,13 +130,11 @@ class PostgresClaims:
         )
 
     async def mend_retries(self, after_lane: str, page_size: int) -> list[tuple[str, bool]]:
-        """See domain.ports.Claims; source: retrying.sql `mend_retries`."""
         with translated():
             rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_lane, page_size)
         return [(row["merchant_id"], row["is_mended"]) for row in rows]
 
     async def find_due(self, after: DueCursor, limit: int) -> list[DueCursor]:
-        """See domain.ports.Claims; source: retrying.sql `find_due_lanes`."""
         with translated():
             rows = await self._pool.fetch(_RETRYING["find_due_lanes"].text, *after, limit)
         return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
@@ -155,7 +142,6 @@ class PostgresClaims:
     async def claim_longest_due(
         self, lanes: int, per_lane: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
-        """See domain.ports.Claims; source: retrying.sql `lock_longest_due_lanes` and what follows there."""
         return await self._claim_due("lock_longest_due_lanes", lanes, per_lane, limit, lease, except_seqs)
 
     async def claim_due_of(
@@ -166,7 +152,6 @@ class PostgresClaims:
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
-        """See domain.ports.Claims; source: retrying.sql `lock_due_lanes_of` and what follows there."""
         return await self._claim_due("lock_due_lanes_of", lanes, per_lane, limit, lease, except_seqs)
 
     async def _claim_due(
@@ -191,26 +176,21 @@ class PostgresClaims:
         return [to_retry(row) for row in claimed]
 
     async def read_next(self, lane: str, after_seq: int) -> Event | None:
-        """See domain.ports.Claims; source: unreadable.sql `read_next`."""
         rows = await self._fetch("read_next", lane, after_seq)
         return to_event(rows[0], attempts=0) if rows else None
 
     async def name_due(self, lanes: Sequence[str], per_lane: int, except_seqs: Sequence[int]) -> list[DueRow]:
-        """See domain.ports.Claims; source: unreadable.sql `name_due`."""
         rows = await self._fetch("name_due", list(lanes), per_lane, list(except_seqs))
         return [DueRow(row["merchant_id"], row["seq"], row["id"]) for row in rows]
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:
-        """See domain.ports.Claims; source: unreadable.sql `try_rows`."""
         await self._fetch("try_rows", [row.seq for row in rows])
 
     async def close_row(self, row: DueRow) -> tuple[State, str] | None:
-        """See domain.ports.Claims; source: unreadable.sql `close_row`."""
         closed = await self._fetch("close_row", row.seq, row.id)
         return (State(closed[0]["state"]), closed[0]["type"]) if closed else None
 
     async def pick_trials(self, limit: int, interval: timedelta) -> list[str]:
-        """See domain.ports.Claims; source: suspending.sql `pick_trials`."""
         with translated():
             rows = await self._pool.fetch(_SUSPENDING["pick_trials"].text, TRIALS_LOOKED_AT, limit, interval)
         return [row["merchant_id"] for row in rows]
@@ -218,7 +198,6 @@ class PostgresClaims:
     async def claim_trials(
         self, lanes: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
-        """See domain.ports.Claims; source: retrying.sql `claim_retries`."""
         with translated():
             rows = await self._pool.fetch(
                 _RETRYING["claim_retries"].text, lanes, 1, len(lanes), lease, except_seqs, self._owner
@@ -236,7 +215,6 @@ class PostgresClaims:
         return Released([SweptLane(row["merchant_id"], row["head_seq"], True) for row in released], retries)
 
     async def look_later(self, lanes: Sequence[str], wait: timedelta) -> None:
-        """See domain.ports.Claims; source: unreadable.sql `look_later`."""
         await self._fetch("look_later", list(lanes), wait)
 
     async def _fetch(self, name: str, *arguments: object) -> list[asyncpg.Record]:

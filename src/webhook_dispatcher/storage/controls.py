@@ -46,17 +46,14 @@ class PostgresCommandTransaction(PostgresMassTransaction):
     """Implements domain.ports.CommandTransaction inside one transaction."""
 
     async def lock_control(self) -> bool:
-        """See domain.ports.CommandTransaction."""
         return await self._row("lock_control") is not None
 
     async def await_control(self) -> None:
-        """See domain.ports.CommandTransaction."""
         await self._row("await_control")
 
     async def next_commands(
         self, queue: Queue, except_ids: Sequence[int], limit: int
     ) -> list[WaitingCommand]:
-        """See domain.ports.CommandTransaction."""
         # No lock: that would take a transaction id, whose commit is flushed to disk, and most looks, four a
         # second, find nothing.
         which = queue is not Queue.MERCHANTS, queue is Queue.BRAKES
@@ -66,22 +63,18 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         ]
 
     async def take(self, command_id: int) -> bool:
-        """See domain.ports.CommandTransaction."""
         return await self._row("take_command", command_id) is not None
 
     async def take_cancels(
         self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
     ) -> list[TakenCancel]:
-        """See domain.ports.CommandTransaction."""
         rows = await self._rows("take_cancels", list(subjects), per_subject, list(except_ids))
         return [TakenCancel(**row) for row in rows]
 
     async def reject_overtaken(self, command_ids: Sequence[int]) -> None:
-        """See domain.ports.CommandTransaction."""
         await self._do("reject_overtaken", list(command_ids), int(Code.WRONG_STATE), OVERTAKEN)
 
     async def read_command(self, command_id: int) -> CommandRow:
-        """See domain.ports.CommandTransaction."""
         with translated():
             async with self.connection.transaction():
                 row = await self.connection.fetchrow(_CONTROL["read_command"].text, command_id)
@@ -98,13 +91,11 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         )
 
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
-        """See domain.ports.CommandTransaction."""
         text = json.dumps(result)
         if await self._row("finish_command", command_id, CommandStatus.DONE, text, None, None, token) is None:
             raise LeaseLost(f"command {command_id}")
 
     async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
-        """See domain.ports.CommandTransaction."""
         arguments = command_id, CommandStatus.REJECTED, None, int(code), message, token
         if await self._row("finish_command", *arguments) is None:
             raise LeaseLost(f"command {command_id}")
@@ -112,7 +103,6 @@ class PostgresCommandTransaction(PostgresMassTransaction):
     async def mark_running(
         self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
     ) -> datetime:
-        """See domain.ports.CommandTransaction."""
         row = await self._row("mark_running", command_id, lease, json.dumps(result), token)
         if row is None:
             raise LeaseLost(f"command {command_id}")
@@ -120,7 +110,6 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return running_until
 
     async def find_delivery(self, event_id: UUID) -> FoundDelivery:
-        """See domain.ports.CommandTransaction."""
         if (row := await self._row("find_delivery", event_id)) is not None:
             # It may have changed before its lane was locked.
             await self._do("lock_lane", row["merchant_id"])
@@ -130,7 +119,6 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return _found(row)
 
     async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
-        """See domain.ports.CommandTransaction."""
         locked: set[str] = set()
         while True:
             locked |= {row["merchant_id"] for row in await self._rows("lock_lanes_of", list(event_ids))}
@@ -140,11 +128,9 @@ class PostgresCommandTransaction(PostgresMassTransaction):
                 return {row["event_id"]: _found(row) for row in rows}
 
     async def run_now(self, delivery: FoundDelivery) -> bool:
-        """See domain.ports.CommandTransaction."""
         return await self._row("run_retry_now", delivery.seq) is not None
 
     async def reopen(self, delivery: FoundDelivery) -> Reopened:
-        """See domain.ports.CommandTransaction."""
         place = delivery.seq, delivery.finished_at, delivery.merchant_id
         reopened = await self._row("reopen_delivery", *place)
         if reopened is not None:
@@ -157,11 +143,9 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return Reopened.ID_IS_OWED
 
     async def wake_lanes(self, heads: Mapping[str, int | None]) -> None:
-        """See domain.ports.CommandTransaction."""
         await self._do("wake_lanes", list(heads), list(heads.values()))
 
     async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
-        """See domain.ports.CommandTransaction."""
         rows = await self._rows("cancel_deliveries", [delivery.seq for delivery in deliveries])
         merchants = sorted({delivery.merchant_id for delivery in deliveries})
         await self._do("recall_lanes", merchants)
@@ -170,7 +154,6 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return frozenset(row["seq"] for row in rows)
 
     async def finish_all(self, handled: Sequence[HandledCommand]) -> None:
-        """See domain.ports.CommandTransaction."""
         rejections = [command.rejection for command in handled]
         await self._do(
             "finish_commands",
@@ -182,33 +165,27 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         )
 
     async def require_endpoint(self, merchant_id: str) -> None:
-        """See domain.ports.CommandTransaction."""
         if await self._row("find_configured", merchant_id) is None:
             raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
 
     async def is_everything_paused(self) -> bool:
-        """See domain.ports.CommandTransaction."""
         row = await self._row("is_everything_paused")
         return row is not None and bool(row["paused"])
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:
-        """See domain.ports.CommandTransaction."""
         row = await self._row("read_suspension", merchant_id)
         return None if row is None else row["suspended_at"]
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
-        """See domain.ports.CommandTransaction."""
         if merchant_id is None:
             await self._do("pause_everything", is_paused)
         else:
             await self._do("pause_lane", merchant_id, is_paused)
 
     async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
-        """See domain.ports.CommandTransaction."""
         await self._do("set_url", merchant_id, url, command_id)
 
     async def count_failed(self, command: RetryFailed) -> int:
-        """See domain.ports.CommandTransaction."""
         row = await self._row(
             "count_failed", command.merchant_id, command.since, command.until, command.limit
         )
@@ -218,7 +195,6 @@ class PostgresCommandTransaction(PostgresMassTransaction):
     async def reopen_failed(
         self, command: RetryFailed, after: tuple[datetime, int], limit: int
     ) -> ReopenedChunk | None:
-        """See domain.ports.CommandTransaction."""
         rows = await self._rows("reopen_failed", command.merchant_id, *after, command.until, limit)
         if not rows:
             return None
@@ -232,18 +208,15 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return ReopenedChunk(len(rows), len(reopened), heads, reached, seqs)
 
     async def count_waiting(self, seqs: Sequence[int]) -> int:
-        """See domain.ports.CommandTransaction."""
         row = await self._row("count_waiting", list(seqs))
         assert row is not None
         return int(row["waiting"])
 
     async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
-        """See domain.ports.CommandTransaction."""
         row = await self._row("find_next_failed", command.merchant_id, *after, command.until)
         return None if row is None else ReopenedChunk(1, 0, {}, (row["finished_at"], row["seq"]))
 
     async def log_test_event(self, test: TestLog) -> None:
-        """See domain.ports.CommandTransaction."""
         is_delivered = test.state is State.DELIVERED
         await self._do(
             "log_test_event",

@@ -32,7 +32,6 @@ class PostgresHeartbeats:
         )
 
     async def note(self, beat: Heartbeat) -> None:
-        """See domain.ports.Heartbeats; source: heartbeat.sql `note_dispatcher`."""
         with translated():
             await self._pool.execute(
                 _STATEMENTS["note_dispatcher"].text,
@@ -49,7 +48,6 @@ class PostgresHeartbeats:
             )
 
     async def remove(self, attempts: Mapping[str, int]) -> None:
-        """See domain.ports.Heartbeats; source: heartbeat.sql `remove_dispatcher`."""
         with translated():
             await self._pool.execute(
                 _STATEMENTS["remove_dispatcher"].text, self._owner, list(attempts), list(attempts.values())

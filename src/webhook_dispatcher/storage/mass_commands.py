@@ -29,27 +29,22 @@ class PostgresMassTransaction:
     connection: PoolConnectionProxy
 
     async def is_stopping(self, command_id: int) -> bool:
-        """See domain.mass_command.MassTransaction."""
         rows = await self._ask("read_stop", command_id)
         return any(row["is_stopping"] for row in rows)
 
     async def note_chunk(self, command_id: int, seqs: Sequence[int]) -> None:
-        """See domain.mass_command.MassTransaction; source: recovering.sql `note_chunk`."""
         await self._ask("note_chunk", command_id, seqs)
 
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Matches:
-        """See domain.mass_command.MassTransaction."""
         before = command.merchant_id, after, command.until, command.types
         behind = command.failing_since, command.below_attempts
         return await self._look("find_waiting", before, command.charge, behind, limit)
 
     async def run_all_now(self, found: Matches) -> MadeDue:
-        """See domain.mass_command.MassTransaction."""
         rows = await self._ask("run_waiting_now", found.seqs)
         return MadeDue(tuple(row["seq"] for row in rows), {row["merchant_id"]: None for row in rows})
 
     async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
-        """See domain.mass_command.MassTransaction."""
         period = *days(command.since, command.until), command.since, command.until
         before = after, *period, command.states, command.types
         behind = (command.failing_since,)
@@ -59,7 +54,6 @@ class PostgresMassTransaction:
         return await self._look("find_finished_of", place, command.charge, behind, limit)
 
     async def reopen_all(self, found: Matches) -> MadeDue:
-        """See domain.mass_command.MassTransaction."""
         rows = await self._ask("reopen_finished", found.seqs, found.finished_ats, found.merchants)
         heads: dict[str, int | None] = {row["merchant_id"]: None for row in rows}
         for row in reversed(rows):
@@ -68,12 +62,10 @@ class PostgresMassTransaction:
         return MadeDue(tuple(row["seq"] for row in rows), heads)
 
     async def find_skippable(self, command: Skip, after: int, limit: int) -> Matches:
-        """See domain.mass_command.MassTransaction."""
         before = command.merchant_id, after, command.since, command.before, command.types
         return await self._look("find_skippable", before, command.charge, (), limit)
 
     async def skip(self, found: Matches) -> Mapping[str, int]:
-        """See domain.mass_command.MassTransaction."""
         merchants = sorted(set(found.merchants))
         # One that has no lane yet could be leased before this is committed, and nothing would recall it.
         await self._ask("create_lanes", merchants)

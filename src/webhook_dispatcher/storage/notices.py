@@ -25,7 +25,6 @@ class PostgresNotices:
         self._pool = pool
 
     async def report(self, failing_after: timedelta) -> Reported:
-        """See domain.ports.Notices; source: notices.sql."""
         written, has_more = {}, False
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():

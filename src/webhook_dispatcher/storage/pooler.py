@@ -40,7 +40,7 @@ class PooledConnection(asyncpg.Connection):
     _settings = ""
 
     async def execute(self, query: str, *args: object, timeout: float | None = None) -> str:
-        """See asyncpg, whose transactions send their statements by this; BEGIN brings the settings along."""
+        # Asyncpg's transactions send their statements by this, too; BEGIN brings the settings along.
         if self.is_in_transaction() or query in _ENDS:
             return await super().execute(query, *args, timeout=timeout)
         if query == _BEGINS:
@@ -57,21 +57,18 @@ class PooledConnection(asyncpg.Connection):
         return "; ".join([self._settings, *further])
 
     async def fetch(self, *args: Any, **options: Any) -> Any:
-        """See asyncpg."""
         if self.is_in_transaction():
             return await super().fetch(*args, **options)
         async with self.transaction():
             return await super().fetch(*args, **options)
 
     async def fetchrow(self, *args: Any, **options: Any) -> Any:
-        """See asyncpg."""
         if self.is_in_transaction():
             return await super().fetchrow(*args, **options)
         async with self.transaction():
             return await super().fetchrow(*args, **options)
 
     async def fetchval(self, *args: Any, **options: Any) -> Any:
-        """See asyncpg."""
         if self.is_in_transaction():
             return await super().fetchval(*args, **options)
         async with self.transaction():

@@ -25,7 +25,6 @@ class PostgresRecords:
         self._pool = pool
 
     async def write(self, records: Sequence[Record], turns: Sequence[LaneTurn], lease: timedelta) -> Written:
-        """See domain.ports.Records; source: recording.sql `record`."""
         with translated():
             row = await self._pool.fetchrow(
                 _RECORDING["record"].text, *_record_arguments(records, turns, lease)
@@ -40,7 +39,6 @@ class PostgresRecords:
         )
 
     async def read_unwritten(self, records: Sequence[Record]) -> frozenset[int]:
-        """See domain.ports.Records; source: recording.sql `read_unwritten`."""
         with translated():
             rows = await self._pool.fetch(
                 _RECORDING["read_unwritten"].text, *_read_unwritten_arguments(records)
@@ -48,7 +46,6 @@ class PostgresRecords:
         return frozenset(row["seq"] for row in rows)
 
     async def write_late(self, record: Record) -> bool:
-        """See domain.ports.Records; source: recording.sql `record_late`."""
         attempt = record.attempt
         if attempt is None:
             return True  # nothing was sent: whoever holds the row now decides anew
@@ -59,7 +56,6 @@ class PostgresRecords:
         return bool(settled)
 
     async def is_unreadable(self, seq: int) -> bool:
-        """See domain.ports.Records; source: unreadable.sql `find_row` and `try_rows`."""
         with translated():
             # What is refused even here, where no object is read, is not refused for the row's sake.
             if await self._pool.fetchrow(_UNREADABLE["find_row"].text, seq) is None:

@@ -22,8 +22,8 @@ class PostgresSuspensions:
         self._pool = pool
 
     async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
-        """See domain.ports.Suspensions; of dispatchers that find the same lane one suspends it."""
         with translated():
+            # Of dispatchers that find the same lane one suspends it.
             found = await self._pool.fetch(
                 _SUSPENDING["find_to_suspend"].text, after, MIN_EVENTS, LATEST_ATTEMPTS, limit
             )
@@ -32,11 +32,9 @@ class PostgresSuspensions:
         return [Suspended(row["merchant_id"], row["failing_since"], row["is_reported"]) for row in rows]
 
     async def lift(self, limit: int) -> list[str]:
-        """See domain.ports.Suspensions."""
         return await self._lift("lift_suspensions", limit)
 
     async def lift_all(self, limit: int) -> list[str]:
-        """See domain.ports.Suspensions."""
         return await self._lift("lift_all_suspensions", limit)
 
     async def _lift(self, name: str, limit: int) -> list[str]:

@@ -49,17 +49,14 @@ class PostgresUpkeep:
         self._numbered_since: datetime | None = None
 
     async def check_schema(self) -> None:
-        """See domain.ports.Upkeep; source: upkeep.sql `read_schema`.
-
-        Sequences are behind after a change of the server, and reading them takes a look into each partition.
-        """
         started_at = await schema.check(self._pool)
+        # Sequences are behind after a change of the server; to read them takes a look into each partition.
         if started_at != self._numbered_since:
             await numbers.check(self._pool)
             self._numbered_since = started_at
 
     async def make_partitions(self, days_ahead: int) -> int:
-        """See domain.ports.Upkeep. Made apart and attached: inserts into the log go on meanwhile."""
+
         today = await self._today()
         existing = {(partition.log, partition.day) for partition in await self._partitions()}
         wanted = [
@@ -69,6 +66,7 @@ class PostgresUpkeep:
         for log, day in missing:
             name = f"{log}_{day:%Y%m%d}"
             first, after = f"{day} 00:00:00+00", f"{day + timedelta(days=1)} 00:00:00+00"
+            # Made apart and attached: inserts into the log go on meanwhile.
             async with self._as_owner() as connection:
                 # Names and bounds are dates of our own making; DDL takes no parameters.
                 await connection.execute(f"CREATE TABLE webhook.{name} (LIKE webhook.{log} INCLUDING ALL)")
@@ -79,7 +77,7 @@ class PostgresUpkeep:
         return len(missing)
 
     async def drop_partitions(self, keep: timedelta) -> Dropped | None:
-        """See domain.ports.Upkeep. A drop that meets a lock gives up within half a second."""
+
         today, partitions = await self._today(), await self._partitions()
         # A clock that is ahead makes everything old at once; nothing was written so late yet.
         newest = max((partition.day for partition in partitions if partition.has_rows), default=today)
@@ -90,12 +88,12 @@ class PostgresUpkeep:
         # Before: whoever reads what is left must see that something is missing.
         await self._forget_milestones(day)
         for partition in oldest:
+            # A drop that meets a lock gives up within half a second.
             async with self._as_owner() as connection:
                 await connection.execute(f"DROP TABLE webhook.{partition.name}")
         return Dropped(day, len(oldest), sum(partition.rows for partition in oldest))
 
     async def note_milestone(self) -> None:
-        """See domain.ports.Upkeep; source: upkeep.sql `note_milestone`."""
         with translated():
             await self._pool.execute(_UPKEEP["note_milestone"].text)
 
@@ -105,29 +103,23 @@ class PostgresUpkeep:
             await self._pool.execute(_UPKEEP["forget_milestones"].text, end)
 
     async def purge_control(self, keep: timedelta) -> None:
-        """See domain.ports.Upkeep."""
         with translated():
             await self._pool.execute(_PURGE.text, keep)
 
     async def purge_unreported(self, keep: timedelta) -> None:
-        """See domain.ports.Upkeep; source: notices.sql `purge_unreported`."""
         with translated():
             await self._pool.execute(_PURGE_UNREPORTED.text, keep)
 
     async def forget_noted(self, keep: timedelta) -> None:
-        """See domain.ports.Upkeep; source: storage.heartbeats."""
         await heartbeats.forget_noted(self._pool, keep)
 
     async def clear_api_rows(self) -> int:
-        """See domain.ports.Upkeep; source: storage.api.expiry."""
         return await api_expiry.clear(self._pool)
 
     async def clear_console_rows(self) -> int:
-        """See domain.ports.Upkeep; source: storage.console.expiry."""
         return await console_expiry.clear(self._pool)
 
     async def correct_lanes(self, after_lane: str, page_size: int, waits: LongestWaits) -> Corrected:
-        """See domain.ports.Upkeep; source: clock.sql `correct_lanes`."""
         with translated():
             row = await self._pool.fetchrow(
                 _CLOCK["correct_lanes"].text,
@@ -142,12 +134,10 @@ class PostgresUpkeep:
         return Corrected(**row)
 
     async def correct_others(self, waits: LongestWaits) -> None:
-        """See domain.ports.Upkeep; source: clock.sql `correct_others`."""
         with translated():
             await self._pool.execute(_CLOCK["correct_others"].text, waits.command_lease)
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
-        """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`, `read_oldest_pending`."""
         with translated():
             row = await self._pool.fetchrow(_UPKEEP["read_gauges"].text, count_limit)
         assert row is not None
@@ -172,18 +162,15 @@ class PostgresUpkeep:
         )
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
-        """See domain.ports.Upkeep; source: upkeep.sql `read_unknown_keys`."""
         with translated():
             stored = [*held, *map(by_public_half, held)]
             rows = await self._pool.fetch(_UPKEEP["read_unknown_keys"].text, stored)
         return frozenset(opened_by(row["key_id"]) for row in rows)
 
     async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
-        """See domain.ports.Upkeep; source: storage.keys."""
         return frozenset(wrong.key_id for wrong in await keys.settle(self._pool, keyring))
 
     async def confirm_sealing_key(self, keyring: Keyring) -> bool:
-        """See domain.ports.Upkeep; source: storage.keys."""
         return await keys.confirm_sealing_key(self._pool, keyring)
 
     async def _today(self) -> date:

@@ -110,7 +110,7 @@ class Guard:
         self.target = lru_cache(_REMEMBERED_URLS)(self._target)
 
     def find_fault(self, url: str) -> str | None:
-        """See domain.ports.UrlGuard. What only DNS can tell is not looked at."""
+        """Say why a URL must not be sent to; what only DNS can tell is not looked at."""
         try:
             self.target(url)
         except Forbidden as error:

@@ -93,7 +93,7 @@ class MassRetry:
     async def take(
         self, transaction: CommandTransaction, progress: MassRetryProgress, size: int
     ) -> Chunk[MassRetryProgress] | None:
-        """See mass_command.Work."""
+        """Count what is to come, once; then have the next failed deliveries attempted again."""
         if not self._is_counted and progress.reached is None:
             # It may take seconds, in which other commands go on: a pause does not wait for it.
             matched = await transaction.count_failed(self._command)

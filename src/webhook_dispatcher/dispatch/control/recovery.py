@@ -102,7 +102,7 @@ class Recovery:
     async def take(
         self, transaction: CommandTransaction, progress: RecoveryProgress, size: int
     ) -> Chunk[RecoveryProgress] | None:
-        """See mass_command.Work."""
+        """Look on, first at what waits, then at what has finished; have what matches attempted."""
         if progress.phase is Phase.OVER:
             return None
         is_waiting = progress.phase is Phase.WAITING

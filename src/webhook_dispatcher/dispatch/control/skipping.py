@@ -74,7 +74,7 @@ class Skipping:
     async def take(
         self, transaction: CommandTransaction, progress: SkipProgress, size: int
     ) -> Chunk[SkipProgress] | None:
-        """See mass_command.Work."""
+        """Look on, and give up what matches."""
         if progress.reached is None:
             return None
         found = await transaction.find_skippable(self._command, progress.reached, max(size, 1))
