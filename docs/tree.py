@@ -1,10 +1,11 @@
-"""Writes the tree of files in docs/architecture.md from the first lines of their docstrings.
+"""Writes the tree of files in docs/architecture.md from how their docstrings begin.
 
 `python -m docs.tree` writes it (`make docs`); with `--check` it only says whether it is out of date
 (`make check`).
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,13 +29,11 @@ def tree() -> str:
 def _drawn(folder: Path, indent: str) -> Iterator[str]:
     files = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != "__pycache__"]
-    children = [*files, *folders]
-    for child in children:
-        is_last = child == children[-1]
+    for child in (*files, *folders):
         name = child.name + ("/" if child.is_dir() else "")
-        yield f"{indent}{'└' if is_last else '├'}── {name:<24} {_said(child)}".rstrip()
+        yield f"{indent}{name:<24} {_said(child)}".rstrip()
         if child.is_dir() and child.name not in NOT_PYTHON:
-            yield from _drawn(child, indent + ("    " if is_last else "│   "))
+            yield from _drawn(child, f"{indent}    ")
 
 
 def _said(path: Path) -> str:
@@ -42,7 +41,13 @@ def _said(path: Path) -> str:
         return NOT_PYTHON[path.name]
     source = path / "__init__.py" if path.is_dir() else path
     docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n")[0].removesuffix(".")
+    return shortened(docstring.partition("\n")[0])
+
+
+def shortened(line: str) -> str:
+    """Cut a first line where it begins to explain: behind three words or more, at a colon, semicolon or full stop."""
+    found = re.match(r"((?:\S+ ){2,}?\S*?)[:;.] ", line)
+    return found[1] if found else line.removesuffix(".")
 
 
 def main(arguments: Sequence[str], file: Path = FILE) -> int:
