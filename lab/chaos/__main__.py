@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +30,7 @@ from lab.chaos.faults import (  # noqa: F401 (they register)
 )
 from lab.chaos.judge import judge
 from lab.chaos.kinds import KINDS, Kind
-from lab.chaos.report import write_report
+from lab.chaos.report import row, write_report
 from lab.chaos.run import run
 from lab.chaos.testbed import Scale, Testbed
 from tests.servers import programs
@@ -137,8 +138,17 @@ def _keeps_promises(asked: argparse.Namespace, part: Part) -> bool:
             keep_logs(testbed.folder, part.report)
     for complaint in outcome.complaints:
         print(f"COMPLAINT: {complaint}")
+    print(row(verdict, outcome.evidence, _commit()))
     print(f"{len(verdict.violations)} violations, {len(outcome.complaints)} complaints; see {report}")
     return not (verdict.violations or outcome.complaints)
+
+
+def _commit() -> str:
+    """Name the commit of this checkout, as far as there is one."""
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() or "unknown"
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -8,6 +8,21 @@ from lab.chaos.picture import draw
 from lab.chaos.verdict import KindFigures, Verdict, Violation, What
 
 REPORT, PICTURE = "report.md", "picture.png"
+COLUMNS = (
+    "seed",
+    "minutes",
+    "events",
+    "faults",
+    "kinds",
+    "lost",
+    "out of order",
+    "repeated",
+    "violations",
+    "p95 before",
+    "p95 meanwhile",
+    "commit",
+)
+"""Of the table in docs/chaos/README.md."""
 _MOST_LISTED = 100
 """Violations beyond these are counted, not listed."""
 
@@ -36,6 +51,27 @@ def summary(verdict: Verdict) -> str:
             if verdict.is_clean
             else _count(len(verdict.violations), "broken promise", "broken promises")
         )
+    )
+
+
+def row(verdict: Verdict, evidence: Evidence, commit: str) -> str:
+    """Say what came of a run as a row of the table in docs/chaos/README.md."""
+    others = verdict.untouched
+    return _row(
+        [
+            str(evidence.seed),
+            f"{(evidence.ended - evidence.began) / 60:.1f}",
+            f"{verdict.events:,}",
+            f"{len(evidence.injections):,}",
+            str(len(verdict.kinds)),
+            str(verdict.counts.get(What.LOST, 0)),
+            str(verdict.counts.get(What.OUT_OF_ORDER, 0)),
+            f"{len(verdict.extras):,}",
+            str(len(verdict.violations)),
+            f"{others.quiet:.3f} s" if others else "",
+            f"{others.meanwhile:.3f} s" if others else "",
+            commit,
+        ]
     )
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from lab.chaos.evidence import Repeats
 from lab.chaos.judge import judge
-from lab.chaos.report import summary, write_report
+from lab.chaos.report import COLUMNS, row, summary, write_report
 from tests.unit.chaos_evidence import EvidenceBuilder
+
+ROOT = Path(__file__).parents[2]
 
 
 def killed(exposed: int) -> EvidenceBuilder:
@@ -63,3 +65,15 @@ def test_the_summary_is_one_line() -> None:
         "2 events, 10 requests: 0 lost, 0 out of order, 1 repeated (the faults explain up to 1); "
         "every promise kept"
     )
+
+
+def test_a_run_is_a_row_of_the_table_that_is_kept() -> None:
+    builder = killed(exposed=1)
+    evidence = builder.evidence()
+    made = row(judge(evidence), evidence, "1234567")
+    assert made == "| 1 | 2.0 | 2 | 2 | 2 | 0 | 0 | 1 | 0 |  |  | 1234567 |"
+    page = (ROOT / "docs" / "chaos" / "README.md").read_text(encoding="utf-8")
+    head, _, *rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert head == f"| {' | '.join(COLUMNS)} |"
+    assert rows
+    assert {line.count(" | ") for line in rows} == {made.count(" | ")}
