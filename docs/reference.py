@@ -5,9 +5,9 @@
 """
 
 import ast
+import collections
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import getsource
 from itertools import pairwise
@@ -25,7 +25,6 @@ from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import program
 from webhook_dispatcher.domain.command import COMMANDS, Code
-from webhook_dispatcher.domain.language import LANGUAGES
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.fields import variable
 from webhook_dispatcher.settings.forms import Form
@@ -65,9 +64,8 @@ COMMAND_LINE = """\
 ## Command line
 
 `webhook-dispatcher COMMAND`, or `python -m webhook_dispatcher COMMAND`; `--version` prints the version, and
-every command takes `--help`. Where several databases are listed, `--shard NAME` says which is meant;
-`migrate` and `check` do all. Commands that read take `--json`. Those that ask a daemon for something wait for
-its answer (`--no-wait` does not). The control command `cancel` is for SQL alone.
+every command takes `--help`. `migrate` and `check` do all databases. The control command `cancel` is for SQL
+alone. Many commands take:
 """
 EXIT = """\
 ### Exit codes
@@ -85,8 +83,9 @@ API_ERRORS = """\
 ## Errors of the Partner API
 
 What `error` holds ([contract 7](contract.md#7-partner-api)); which codes an operation may answer with is in
-`GET /openapi.json`. -11004, -16001 and beyond, the types and the words are our own choice. Those of shares,
-charges, recipients, cards, the provider and the fiscal profile come from the charge service alone.
+`GET /openapi.json`. -11004, -16001 and beyond, the types and the words are our own choice; Russian and Uzbek
+ones are in `src/webhook_dispatcher/words`. Those of shares, charges, recipients, cards, the provider and the
+fiscal profile come from the charge service alone.
 """
 API_RANGES = """\
 A code of one of these ranges that is not above comes from the charge service, with its status:
@@ -96,10 +95,10 @@ SQL = """\
 
 Tables, views, columns and roles that others may rely on are in
 [the contract](contract.md#3-sql-schema-webhook-in-the-charge-services-own-database); `migrate --sql` prints
-all there is. They are not written here: only a server that has run the migrations knows its columns, and this
-file is made and checked without one. A test compares the contract's columns with those of a migrated database
-(`tests/integration/test_schema.py`).
+all there is.
 """
+MANY = 5
+"""So many commands that have an option alike share its description."""
 
 
 CODES = {
@@ -122,7 +121,7 @@ def reference() -> str:
         LABELS,
         labels_table(),
         COMMAND_LINE,
-        *map(_command_text, commands()),
+        *_command_texts(),
         EXIT,
         _table(("code", "meaning"), ((str(code), meaning) for code, meaning in EXIT_CODES.items())),
         CONTROL_COMMANDS,
@@ -202,7 +201,7 @@ def _label(name: str) -> str:
 
 def labels_table() -> str:
     """List the values that labels have from the start, and the metrics that have them."""
-    named: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    named: dict[tuple[str, tuple[str, ...]], list[str]] = collections.defaultdict(list)
     for name, metric in _metrics():
         samples = [sample for family in metric.collect() for sample in family.samples]
         for label in set(metric._labelnames) - {SHARD, "version"}:
@@ -230,15 +229,27 @@ def commands(
             yield " ".join((*path, name)), command.load()
 
 
-def _command_text(named: tuple[str, TyperCommand]) -> str:
-    name, command = named
+def _command_texts() -> Iterator[str]:
+    """Describe the options that many commands share, and then each command with its own."""
+    named = [(name, command, _parameters(name, command)) for name, command in commands()]
+    times = collections.Counter(line for *_, lines in named for line in lines if line.startswith("- `--"))
+    shared = {line for line, count in times.items() if count >= MANY}
+    yield "".join(f"{line}\n" for line in times if line in shared)
+    for name, command, lines in named:
+        context = typer.Context(command, info_name=name)
+        usage = " ".join([NAME, name, *command.collect_usage_pieces(context)])
+        others = ", ".join(f"`{line.split('`')[1].split()[0]}`" for line in lines if line in shared)
+        listed = [*(line for line in lines if line not in shared), *([f"- also {others}"] if others else [])]
+        example = str(command.epilog).removeprefix("Example: ")
+        parameters = "".join(f"{line}\n" for line in listed)
+        parts = [f"### {name}\n", f"`{usage}`\n", f"{command.help}\n", parameters, f"Example: `{example}`\n"]
+        yield "\n".join(filter(None, parts))
+
+
+def _parameters(name: str, command: TyperCommand) -> list[str]:
     context = typer.Context(command, info_name=name)
-    usage = " ".join([NAME, name, *command.collect_usage_pieces(context)])
-    example = str(command.epilog).removeprefix("Example: ")
     described = (parameter.get_help_record(context) for parameter in command.params)
-    parameters = "".join(f"- `{form}`: {_prose(meaning)}\n" for form, meaning in filter(None, described))
-    parts = [f"### {name}\n", f"`{usage}`\n", f"{command.help}\n", parameters, f"Example: `{example}`\n"]
-    return "\n".join(filter(None, parts))
+    return [f"- `{form}`: {_prose(meaning)}" for form, meaning in filter(None, described)]
 
 
 def _prose(text: str) -> str:
@@ -257,23 +268,23 @@ def control_table() -> str:
 def errors_table() -> str:
     """List every error of the Partner API, nearest to zero first."""
     rows = (
-        (str(code), str(entry.status), entry.type, *(message(code, language) for language in LANGUAGES))
+        (str(code), str(entry.status), entry.type, message(code, "en"))
         for code, entry in sorted(CATALOGUE.items(), reverse=True)
     )
-    return _table(("code", "status", "type", *LANGUAGES), rows)
+    return _table(("code", "status", "type", "message"), rows)
 
 
 def ranges_table() -> str:
     """List the ranges that an upstream's codes may be of."""
     rows = [
-        (codes, known.type, *(words.template(f"api.{key}", each) for each in LANGUAGES))
+        (codes, known.type, words.template(f"api.{key}", "en"))
         for known in RANGES
         for codes, key in (
             (f"{known.first} to {known.last}", known.type),
             *((str(code), str(code)) for code in NOT_FOUND_BEHIND if code in known),
         )
     ]
-    return _table(("codes", "type", *LANGUAGES), rows)
+    return _table(("codes", "type", "message"), rows)
 
 
 def main(arguments: Sequence[str], file: Path = FILE) -> int:

@@ -45,7 +45,7 @@ def _said(path: Path) -> str:
 
 
 def shortened(line: str) -> str:
-    """Cut a first line where it begins to explain: behind three words or more, at a colon, semicolon or full stop."""
+    """Cut a line where it begins to explain: behind three words, at a colon, semicolon or full stop."""
     found = re.match(r"((?:\S+ ){2,}?\S*?)[:;.] ", line)
     return found[1] if found else line.removesuffix(".")
 

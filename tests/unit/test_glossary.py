@@ -29,7 +29,7 @@ wire: connection
 MOST, LONGEST, LARGEST: MAX
 LEAST, SHORTEST, SMALLEST: MIN
 """
-"""Words that are gone, and what to say instead. Names are looked at word by word; capitals concern constants."""
+"""Words that are gone, and what to say instead, looked for word by word; capitals concern constants."""
 IN_NAMES_AND_TEXT = """
 visit, visits, visited: session
 follower, followers: worker
