@@ -137,6 +137,9 @@ async def test_who_reads_nothing_goes_where_all_places_are_taken() -> None:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
+MOST = 1_048_576
+
+
 class Reading:
     """Answers with the length of the body, or the fault that it has."""
 
@@ -145,7 +148,7 @@ class Reading:
 
     async def __call__(self, request: BaseRequest) -> Response:
         try:
-            found = await read_body(request, 1_048_576, is_strangers=self.is_strangers)
+            found = await read_body(request, MOST, is_strangers=self.is_strangers)
         except RequestRefused as error:
             return Response(text=error.fault.name)
         return Response(text=str(len(found)))
@@ -182,3 +185,12 @@ async def test_a_strangers_body_that_comes_fast_is_waited_for_a_few_seconds(
         _, found = await reader.readuntil(b"\r\n\r\n"), await reader.read(1024)
         assert found == b"TOO_SLOW"
         assert time.monotonic() - began >= 3.9
+
+
+@pytest.mark.parametrize(("more", "wanted"), [(0, b"%d" % MOST), (1, b"BODY_TOO_LARGE")])
+async def test_a_body_in_chunks_may_be_as_large_as_its_bound(more: int, wanted: bytes) -> None:
+    async with listening(Reading(is_strangers=False)) as place, opened(place) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (MOST + more, bytes(MOST + more)))
+        _, found = await reader.readuntil(b"\r\n\r\n"), await reader.read(1024)
+        assert found == wanted

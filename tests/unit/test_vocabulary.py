@@ -101,6 +101,11 @@ def test_spans() -> None:
     } == wanted
 
 
+def test_what_was_counted_to_a_limit_is_said_to_be_more() -> None:
+    assert [amounts.many(count, 1_000, "en") for count in (999, 1_000, 1_001)] == ["999", "1,000", "1,000+"]
+    assert amounts.many(1_001, 1_000, "ru") == "1\N{NO-BREAK SPACE}000+"
+
+
 def test_instants_are_shown_in_the_readers_zone() -> None:
     told = said("delivered", at=NOW)
     assert say(told, "en", UTC) == "It was delivered at 2026-11-20 08:15:30."
