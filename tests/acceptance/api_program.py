@@ -12,12 +12,19 @@ from pydantic import AwareDatetime, Field
 
 from tests.waiting import until
 from webhook_dispatcher.api.admission import ByToken
-from webhook_dispatcher.api.calls import FORM, JSON, Admitted, ApiError, Operation, Request, Response
-from webhook_dispatcher.api.catalogue import TOKEN_MISSING
-from webhook_dispatcher.api.idempotency import CarryOut
+from webhook_dispatcher.api.calls import (
+    FORM,
+    JSON,
+    ApiError,
+    Head,
+    MerchantOperation,
+    PublicOperation,
+    Request,
+    Response,
+)
 from webhook_dispatcher.api.program import Options, Parts, Program
 from webhook_dispatcher.api.shares import Databases
-from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.api.validation import Model, Nothing
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.serving import serve
 from webhook_dispatcher.domain.rate_limit import RateLimits
@@ -46,86 +53,63 @@ class Page(Model):
     limit: int = Field(default=10, ge=1, le=100)
 
 
-async def read(asked: Request) -> Response:
-    shown = {
-        **asked.parameters,
-        "address": str(asked.address),
-        "query": asked.query and asked.query.model_dump(),
-    }
+async def read(head: Head, query: Page) -> Response:
+    shown = {**head.parameters, "address": str(head.address), "query": query.model_dump()}
     return Response(orjson.dumps(shown))
 
 
-async def create(asked: Request) -> Response:
-    return Response(asked.raw_body or b"null", 201)
+async def create(_head: Head, body: Model) -> Response:
+    return Response(body.model_dump_json(exclude_unset=True, by_alias=True).encode(), 201)
 
 
-async def fail(asked: Request) -> Response:
+async def fail(_head: Head, _: Nothing) -> Response:
     raise RuntimeError(SECRET)
 
 
-async def time_out(asked: Request) -> Response:
+async def time_out(_head: Head, _: Nothing) -> Response:
     raise TimeoutError
 
 
-async def wait(asked: Request) -> Response:
+async def wait(_head: Head, _: Nothing) -> Response:
     await until(Path(os.environ[RELEASE]).exists)
     return Response(b'"released"')
 
 
-async def give_much(asked: Request) -> Response:
+async def give_much(_head: Head, _: Nothing) -> Response:
     return Response(orjson.dumps("x" * LARGE))
 
 
-async def page(asked: Request) -> Response:
-    return Response(b"[1.10,\n 2]", next_cursor="c2")
+async def page(_head: Head, _: Nothing) -> Response:
+    return Response(b"[1.10,\n 2]", headers={"RateLimit": '"key";r=599'}, next_cursor="c2")
 
 
-async def answer_hidden(asked: Request) -> Response:
+async def answer_hidden(_head: Head, _: Nothing) -> Response:
     raise ApiError(-13001, status=409)
 
 
-async def answer_in_range(asked: Request) -> Response:
+async def answer_in_range(_head: Head, _: Nothing) -> Response:
     raise ApiError(-3005, status=409, extra={"failureReason": "closed", "code": 1})
 
 
+async def never(_request: Request, _body: Thing) -> Response:
+    raise AssertionError
+
+
 OPERATIONS = (
-    Operation("GET", "/v1/things/{id}", "read_thing", read, query=Page, limit="none"),
-    Operation("POST", "/v1/things", "create_thing", create, body=Thing, limit="none"),
-    Operation("PUT", "/v1/things", "put_thing", create, body=Thing, limit="none"),
-    Operation(
-        "POST", "/v1/forms", "create_by_form", create, body=Thing, limit="none", content_types=(JSON, FORM)
-    ),
-    Operation("POST", "/v1/actions", "act", create, limit="none"),
-    Operation("GET", "/v1/broken", "fail", fail, limit="none"),
-    Operation("GET", "/v1/late", "time_out", time_out, limit="none"),
-    Operation("GET", "/v1/slow", "wait", wait, limit="none"),
-    Operation("GET", "/v1/large", "give_much", give_much, limit="none"),
-    Operation("GET", "/v1/pages", "page", page, limit="none"),
-    Operation("GET", "/v1/hidden", "answer_hidden", answer_hidden, limit="none"),
-    Operation("GET", "/v1/in-range", "answer_in_range", answer_in_range, limit="none"),
-    Operation("POST", "/v1/private", "private", create, body=Thing),
+    PublicOperation("GET", "/v1/things/{id}", "read_thing", Page, read),
+    PublicOperation("POST", "/v1/things", "create_thing", Thing, create),
+    PublicOperation("PUT", "/v1/things", "put_thing", Thing, create),
+    PublicOperation("POST", "/v1/forms", "create_by_form", Thing, create, content_types=(JSON, FORM)),
+    PublicOperation("POST", "/v1/actions", "act", Nothing, create),
+    PublicOperation("GET", "/v1/broken", "fail", Nothing, fail),
+    PublicOperation("GET", "/v1/late", "time_out", Nothing, time_out),
+    PublicOperation("GET", "/v1/slow", "wait", Nothing, wait),
+    PublicOperation("GET", "/v1/large", "give_much", Nothing, give_much),
+    PublicOperation("GET", "/v1/pages", "page", Nothing, page),
+    PublicOperation("GET", "/v1/hidden", "answer_hidden", Nothing, answer_hidden),
+    PublicOperation("GET", "/v1/in-range", "answer_in_range", Nothing, answer_in_range),
+    MerchantOperation("POST", "/v1/private", "private", Thing, never),
 )
-
-
-class ForTests(ByToken):
-    """Admits everybody to what has no limit, and nobody else: there is no database to ask."""
-
-    def __init__(self) -> None:
-        super().__init__(Databases({}), RateLimits())
-
-    async def admit(self, asked: Request) -> Admitted:
-        if asked.operation.limit != "none":
-            raise ApiError(TOKEN_MISSING)
-        return Admitted(headers={"RateLimit": '"key";r=599'})
-
-
-class EachTime:
-    """Keeps no answers."""
-
-    async def once(self, asked: Request, carry_out: CarryOut) -> Response:
-        answer = await carry_out(asked)
-        assert isinstance(answer, Response)
-        return answer
 
 
 def main() -> None:
@@ -146,7 +130,7 @@ def main() -> None:
             grace=settings.shutdown_grace.total_seconds(),
             databases={},
         )
-        parts = Parts(OPERATIONS, ForTests(), EachTime())
+        parts = Parts(OPERATIONS, ByToken(Databases({}), RateLimits()))
         asyncio.run(serve(Program(options, SystemClock(), lambda _: parts)))
 
 

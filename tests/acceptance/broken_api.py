@@ -3,11 +3,11 @@
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from webhook_dispatcher.api.calls import ApiError, Handler, Operation, Request, Response
+from webhook_dispatcher.api.calls import ApiError, MerchantOperation, Operation, Request, Response
 from webhook_dispatcher.api.catalogue import STATE_FORBIDS
 from webhook_dispatcher.api.program import Parts, Program, compose
 from webhook_dispatcher.app.api import options_of
@@ -20,27 +20,27 @@ from webhook_dispatcher.transport.guard import EgressPolicy
 from webhook_dispatcher.web.running import Pools
 
 
-async def leave_a_field_out(_asked: Request) -> Response:
+async def leave_a_field_out(_request: Request, _input: object) -> Response:
     return Response(b'{"url":"https://merchant.example/"}')
 
 
-async def add_a_field(_asked: Request) -> Response:
+async def add_a_field(_request: Request, _input: object) -> Response:
     return Response(b'{"removed":true,"since":"always"}')
 
 
-async def answer_with_another_status(_asked: Request) -> Response:
+async def answer_with_another_status(_request: Request, _input: object) -> Response:
     return Response(b"{}", 203)
 
 
-async def give_another_type(_asked: Request) -> Response:
+async def give_another_type(_request: Request, _input: object) -> Response:
     return Response(b'{"secret":17,"previousSecretUntil":null}')
 
 
-async def refuse_with_another_code(_asked: Request) -> Response:
+async def refuse_with_another_code(_request: Request, _input: object) -> Response:
     raise ApiError(STATE_FORBIDS)
 
 
-BREAKAGES: Mapping[str, Handler] = {
+BREAKAGES: Mapping[str, Callable[[Request, object], Awaitable[Response]]] = {
     "readWebhook": leave_a_field_out,
     "deleteWebhook": add_a_field,
     "readCharge": answer_with_another_status,
@@ -56,7 +56,9 @@ def broken(pools: Pools, limits: RateLimits, egress: EgressPolicy) -> Parts:
 
 
 def _broken(operation: Operation) -> Operation:
-    return replace(operation, handler=BREAKAGES.get(operation.name, operation.handler))
+    if isinstance(operation, MerchantOperation) and operation.name in BREAKAGES:
+        return replace(operation, handler=BREAKAGES[operation.name])
+    return operation
 
 
 def main() -> None:

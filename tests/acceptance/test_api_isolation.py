@@ -20,8 +20,9 @@ from tests.acceptance.api_fleet import FLEET, fleet
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import SEALS, Installation
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.calls import Operation
+from webhook_dispatcher.api.calls import ForwardedOperation, Operation
 from webhook_dispatcher.api.program import compose
+from webhook_dispatcher.api.validation import Nothing
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import EgressPolicy
 
@@ -86,14 +87,15 @@ def test_every_route_is_covered() -> None:
     """Whoever adds one says here by what it could be asked for another merchant's things."""
     by_name = {operation.name: operation for operation in OPERATIONS}
     assert set(by_name) == set(COVERED) | FOR_EVERYBODY
-    ours = {operation.name for operation in FORWARDING if not operation.is_forwarded}
+    ours = {operation.name for operation in FORWARDING if not isinstance(operation, ForwardedOperation)}
     assert ours == set(by_name) - {"readCharge"}, "the charge service has it then"
     for name, foreign in COVERED.items():
         operation = by_name[name]
         assert operation.template.count("{") == (foreign.path is not None), name
-        fields = set(operation.query.model_fields) if operation.query is not None else set()
+        fields = set() if operation.takes_body else set(operation.input.model_fields)
         assert fields - NAMES_NOTHING == set(foreign.query), name
-        assert (operation.body is not None) == (foreign.body is not None), name
+        has_body = operation.takes_body and operation.input is not Nothing
+        assert has_body == (foreign.body is not None), name
 
 
 async def prepared(
@@ -221,7 +223,7 @@ async def test_what_is_forwarded_is_asked_for_the_tokens_merchant_and_told_to_no
     async with recording(note) as url:
         api = await start_api(installation, API_UPSTREAM=url, API_LIMITS=UNLIMITED)
         async with api.merchant("m1") as first, api.merchant("m2") as second:
-            for operation in filter(lambda each: each.is_forwarded, FORWARDING):
+            for operation in (each for each in FORWARDING if isinstance(each, ForwardedOperation)):
                 arrived.clear()
                 told = [
                     (await merchant.ask(operation.method, path_of(operation), body_of(operation), key)).data

@@ -1,8 +1,7 @@
 """The claims of what is forwarded, raced on a real Postgres; the charge service is a function."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from ipaddress import IPv4Address
 from uuid import UUID, uuid4
@@ -15,17 +14,16 @@ from tests.integration.api_bearers import bearer, revoke
 from tests.integration.api_harness import api_pool
 from tests.servers.database import Connect, Database
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.calls import Admitted, ApiError, Request, Response
+from webhook_dispatcher.api.calls import ApiError, Caller, Head, Request, Response
 from webhook_dispatcher.api.charge_service import forwarded
-from webhook_dispatcher.api.charge_service.claims import OnceUpstream
-from webhook_dispatcher.api.idempotency import OnceForEachKey, keyed
+from webhook_dispatcher.api.charge_service.claims import Forward, OnceUpstream
+from webhook_dispatcher.api.idempotency import keyed
 from webhook_dispatcher.storage.api.database import TokenEnded
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
 from webhook_dispatcher.storage.api.tokens import Bearer
 
 LONG, OVER = timedelta(seconds=35), timedelta()
 CREATE = next(row for row in forwarded.operations(lambda _: _never()) if row.name == "createCharge")
-Act = Callable[[Request], Awaitable[Response]]
 BEARERS: dict[str, Bearer] = {}
 LAST_KEY = "SELECT max(id) FROM webhook.api_key"
 
@@ -51,39 +49,34 @@ async def add_key(superuser: asyncpg.Connection, merchant: str, client: str) -> 
 
 
 def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Request:
-    return Request(
-        request_id="r1",
-        language="en",
-        operation=CREATE,
-        parameters={},
-        headers=CIMultiDictProxy(CIMultiDict({"Idempotency-Key": "k1"})),
-        target="/v1/charges",
-        address=IPv4Address("127.0.0.1"),
-        began=0,
-        raw_body=body,
-        admitted=Admitted(BEARERS[client], pool),
-    )
+    headers = CIMultiDictProxy(CIMultiDict({"Idempotency-Key": "k1"}))
+    head = Head(CREATE, {}, "r1", "en", headers, "/v1/charges", IPv4Address("127.0.0.1"))
+    return Request(head, Caller(BEARERS[client], pool), body, lambda _: None)
 
 
-async def once(asked: Request, act: Act, patience: timedelta = LONG) -> Response:
-    return await OnceUpstream(OnceForEachKey(), patience).once(asked, act)
+def identity(request: Request) -> bytes:
+    return keyed(CREATE.method, request.head.target, "k1", request.body).hash
 
 
-async def refusal(asked: Request, act: Act) -> int:
+async def once(asked: Request, act: Forward, patience: timedelta = LONG) -> Response:
+    return await OnceUpstream(act, patience).once(asked)
+
+
+async def refusal(asked: Request, act: Forward) -> int:
     with pytest.raises(ApiError) as caught:
         await once(asked, act)
     return caught.value.code
 
 
-def answering(text: bytes) -> Act:
-    async def act(_: Request) -> Response:
+def answering(text: bytes) -> Forward:
+    async def act(_: Request, _key: str | None) -> Response:
         return Response(text, 201)
 
     return act
 
 
-def refusing(refused: ApiError) -> Act:
-    async def act(_: Request) -> Response:
+def refusing(refused: ApiError) -> Forward:
+    async def act(_: Request, _key: str | None) -> Response:
         raise refused
 
     return act
@@ -98,13 +91,13 @@ def refusing(refused: ApiError) -> Act:
     ],
     ids=["answer", "forget", "doubt"],
 )
-async def test_a_process_whose_claim_was_taken_over_writes_nothing(pool: asyncpg.Pool, late: Act) -> None:
+async def test_a_process_whose_claim_was_taken_over_writes_nothing(pool: asyncpg.Pool, late: Forward) -> None:
     began, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(asked: Request) -> Response:
+    async def slow(asked: Request, key: str | None) -> Response:
         began.set()
         await goes_on.wait()
-        return await late(asked)
+        return await late(asked, key)
 
     first = asyncio.create_task(once(asking(pool), slow, OVER))
     await began.wait()
@@ -120,8 +113,8 @@ async def test_a_process_whose_claim_was_taken_over_writes_nothing(pool: asyncpg
 async def test_a_late_process_does_not_end_a_claim_that_is_still_held(pool: asyncpg.Pool) -> None:
     events = [asyncio.Event() for _ in range(4)]
 
-    def slow(began: asyncio.Event, goes_on: asyncio.Event, text: bytes) -> Act:
-        async def act(_: Request) -> Response:
+    def slow(began: asyncio.Event, goes_on: asyncio.Event, text: bytes) -> Forward:
+        async def act(_: Request, _key: str | None) -> Response:
             began.set()
             await goes_on.wait()
             return Response(text)
@@ -144,8 +137,8 @@ async def test_a_late_process_does_not_end_a_claim_that_is_still_held(pool: asyn
 async def test_equal_requests_at_once_are_asked_once(pool: asyncpg.Pool, database: Database) -> None:
     derived = []
 
-    async def act(asked: Request) -> Response:
-        derived.append(asked.derived_key)
+    async def act(_: Request, key: str | None) -> Response:
+        derived.append(key)
         return Response(b"1")
 
     async with api_pool(database) as other:
@@ -163,13 +156,14 @@ async def test_equal_requests_at_once_are_asked_once(pool: asyncpg.Pool, databas
 async def test_who_finds_an_equal_request_about_to_claim_does_not_claim(pool: asyncpg.Pool) -> None:
     asked = asking(pool)
     async with pool.acquire() as connection, connection.transaction():
-        assert await Requests(connection, asked.bearer).begin(keyed(asked, "k1").hash) == (True, None, None)
+        requests = Requests(connection, asked.caller.bearer)
+        assert await requests.begin(identity(asked)) == (True, None, None)
         assert await refusal(asked, answering(b"1")) == codes.STILL_RUNNING
     assert (await once(asked, answering(b"1"))).data == b"1"
 
 
 async def test_no_connection_is_held_while_the_charge_service_is_asked(pool: asyncpg.Pool) -> None:
-    async def act(_: Request) -> Response:
+    async def act(_: Request, _key: str | None) -> Response:
         async with pool.acquire(timeout=1), pool.acquire(timeout=1):
             return Response(b"1")
 
@@ -204,7 +198,7 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 ) -> None:
     superuser = await connect()
 
-    async def act(_: Request) -> Response:
+    async def act(_: Request, _key: str | None) -> Response:
         await superuser.execute("REVOKE EXECUTE ON FUNCTION webhook.settle_request FROM webhook_api")
         return Response(b"1")
 
@@ -215,12 +209,11 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 
 async def test_a_thing_that_is_written_otherwise_is_the_same_thing(pool: asyncpg.Pool) -> None:
     reverse = next(row for row in forwarded.operations(lambda _: _never()) if row.name == "reverseCharge")
-    asked = replace(
-        asking(pool), operation=reverse, parameters={"id": "abc"}, target="/v1/charges/abc/reverse"
-    )
-    await once(asked, answering(b"1"))
-    encoded = replace(asked, target="/v1/charges/%61bc/reverse")
-    assert (await once(encoded, answering(b"2"))).data == b"1"
+    asked = asking(pool)
+    head = asked.head._replace(operation=reverse, parameters={"id": "abc"}, target="/v1/charges/abc/reverse")
+    await once(asked._replace(head=head), answering(b"1"))
+    encoded = head._replace(target="/v1/charges/%61bc/reverse")
+    assert (await once(asked._replace(head=encoded), answering(b"2"))).data == b"1"
 
 
 async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
@@ -228,7 +221,7 @@ async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
 ) -> None:
     superuser = await connect()
 
-    async def act(_: Request) -> Response:
+    async def act(_: Request, _key: str | None) -> Response:
         await revoke(superuser, "c1")
         return Response(b"1", 201)
 
@@ -241,7 +234,7 @@ async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
 
 async def test_whoever_has_another_token_finds_and_overwrites_nothing(pool: asyncpg.Pool) -> None:
     """The same request by another API key, and what is known of the first but its token or its claim."""
-    request_hash = keyed(asking(pool), "k1").hash
+    request_hash = identity(asking(pool))
     ours, others = (Requests(pool, BEARERS[client]) for client in ("c1", "c2"))
     claim = await ours.claim(request_hash, request_hash, LONG)
     assert await others.begin(request_hash) == (True, None, None)

@@ -13,10 +13,19 @@ from tests.integration.api_bearers import bearer
 from tests.integration.api_harness import api_pool
 from tests.servers.database import Database
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.calls import Admitted, ApiError, Operation, Request, Response
+from webhook_dispatcher.api import idempotency
+from webhook_dispatcher.api.calls import (
+    ApiError,
+    Caller,
+    ForwardedOperation,
+    Head,
+    MerchantOperation,
+    Request,
+    Response,
+)
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.charge_service.claims import OnceUpstream
-from webhook_dispatcher.api.idempotency import OnceForEachKey
+from webhook_dispatcher.api.validation import Nothing
 from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.api.tokens import Bearer
 
@@ -33,54 +42,48 @@ VALUES ($1, clock_timestamp() + $2::interval, $3)
 SHIFT = "UPDATE webhook.api_kept_bytes SET expires_at = expires_at - $1::interval"
 
 
-async def _never(_: Request) -> Response:
+async def _never(_request: Request, _input: object = None) -> Response:
     raise AssertionError
 
 
 FORWARDED = next(row for row in forwarded.operations(_never) if row.name == "createCharge")
-OURS = Operation("PUT", "/v1/webhook", "putWebhook", _never, idempotency="accepted")
+OURS = MerchantOperation("PUT", "/v1/webhook", "putWebhook", Nothing, _never, idempotency="accepted")
+OneOfThem = ForwardedOperation | MerchantOperation[Nothing]
 
 
 class Key:
     """An API key, whose requests are carried out as the program does."""
 
-    def __init__(self, pool: asyncpg.Pool, bearer: Bearer, operation: Operation) -> None:
+    def __init__(self, pool: asyncpg.Pool, bearer: Bearer, operation: OneOfThem) -> None:
         self._pool = pool
         self.operation = operation
-        self._once = OnceUpstream(OnceForEachKey(), PATIENCE)
         self.bearer = bearer
         self.effects = 0
 
     async def ask(self, key: str, answer: bytes = b"1", refused: ApiError | None = None) -> Response:
-        async def act(_: Request) -> Response:
+        async def act(_: Request, _key: str | None = None) -> Response:
             self.effects += 1
             if refused is not None:
                 raise refused
             return Response(answer, 201)
 
-        return await self._once.once(self._asked(key), act)
+        if isinstance(self.operation, ForwardedOperation):
+            return await OnceUpstream(act, PATIENCE).once(self._request(key))
+        return await idempotency.once(self.operation, self._request(key), act)
 
     async def refusal(self, key: str) -> ApiError:
         with pytest.raises(ApiError) as caught:
             await self.ask(key)
         return caught.value
 
-    def on(self, operation: Operation) -> "Key":
+    def on(self, operation: OneOfThem) -> "Key":
         return Key(self._pool, self.bearer, operation)
 
-    def _asked(self, key: str) -> Request:
-        return Request(
-            request_id="r1",
-            language="en",
-            operation=self.operation,
-            parameters={},
-            headers=CIMultiDictProxy(CIMultiDict({"Idempotency-Key": key} if key else {})),
-            target=self.operation.template,
-            address=IPv4Address("127.0.0.1"),
-            began=0,
-            raw_body=b"{}",
-            admitted=Admitted(self.bearer, self._pool),
-        )
+    def _request(self, key: str) -> Request:
+        headers = CIMultiDictProxy(CIMultiDict({"Idempotency-Key": key} if key else {}))
+        address = IPv4Address("127.0.0.1")
+        head = Head(self.operation, {}, "r1", "en", headers, self.operation.template, address)
+        return Request(head, Caller(self.bearer, self._pool), b"{}", lambda _: None)
 
 
 @pytest.fixture(params=[FORWARDED, OURS], ids=["forwarded", "ours"])

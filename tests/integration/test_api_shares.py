@@ -13,8 +13,8 @@ from tests.integration.api_harness import api_pool
 from tests.servers.database import Database
 from tests.waiting import until
 from webhook_dispatcher.api import shares as api_shares
-from webhook_dispatcher.api.calls import Operation, Request
-from webhook_dispatcher.api.operations.auth import Issuing, TokenRequest
+from webhook_dispatcher.api.calls import Head, PublicOperation
+from webhook_dispatcher.api.operations.auth import Issuing, TokenForm, TokenRequest
 from webhook_dispatcher.api.program import POOL_SIZE
 from webhook_dispatcher.api.shares import (
     OF_A_MERCHANT,
@@ -85,11 +85,13 @@ async def test_a_token_is_known_where_it_was_issued(pool: Connections, database:
     await admin.close()
     databases = Databases({None: pool})
     issuing = Issuing(databases, RateLimits())
-    operation = Operation("POST", "/v1/auth/token", "issue_token", issuing.issue, body=TokenRequest)
+    operation = PublicOperation[TokenRequest | TokenForm](
+        "POST", "/v1/auth/token", "issue_token", TokenRequest, issuing.issue, limit="token"
+    )
     headers = CIMultiDictProxy(CIMultiDict[str]())
-    asked = Request("r1", "en", operation, {}, headers, "/v1/auth/token", HERE, 0.0)
-    asked.body = TokenRequest.model_validate({"clientId": client_id, "clientSecret": secret})
-    answer = await issuing.issue(asked)
+    head = Head(operation, {}, "r1", "en", headers, "/v1/auth/token", HERE)
+    body = TokenRequest.model_validate({"clientId": client_id, "clientSecret": secret})
+    answer = await issuing.issue(head, body)
     token = AccessToken.parse(orjson.loads(answer.data)["accessToken"])
     assert token is not None
     async with AsyncExitStack() as held:

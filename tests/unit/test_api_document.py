@@ -17,7 +17,7 @@ from jsonschema_rs import meta
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import Operation, Request, Response
+from webhook_dispatcher.api.calls import Head, Operation, Request, Response
 from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.openapi import document as made
@@ -25,6 +25,7 @@ from webhook_dispatcher.api.openapi.document_page import page
 from webhook_dispatcher.api.openapi.published import POLICY, published
 from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.shares import Databases
+from webhook_dispatcher.api.validation import Nothing
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.signing import Secret, signature
@@ -94,7 +95,7 @@ def test_an_operation_is_described_whole(operation: Any) -> None:
     parameters = {each.get("name") for each in described["parameters"]}
     assert set(PARAMETER.findall(operation.template)) <= parameters
     assert {int(status) for status in described["responses"] if status < "3"} == set(operation.statuses)
-    assert ("requestBody" in described) == (operation.body is not None)
+    assert ("requestBody" in described) == (operation.takes_body and operation.input is not Nothing)
     assert (described.get("security") == []) == (operation.limit == "token")
     references = {each["$ref"].rpartition("/")[2] for each in described["parameters"] if "$ref" in each}
     key = {"required": {"RequiredKey"}, "accepted": {"AcceptedKey"}, "none": set()}[operation.idempotency]
@@ -177,7 +178,10 @@ def examples_of(fields: Any) -> dict[str, Any]:
 
 def test_what_is_sent_has_examples_that_are_taken() -> None:
     for operation in OPERATIONS:
-        for model in filter(None, (operation.body, operation.form)):
+        bodies = (operation.input, getattr(operation, "form", None)) if operation.takes_body else ()
+        for model in filter(None, bodies):
+            if model is Nothing:
+                continue
             fields = SCHEMAS[model.__name__]["properties"]
             example = examples_of(fields)
             assert {name for name, field in fields.items() if "const" not in field} <= {*example, "scope"}
@@ -188,10 +192,10 @@ def test_what_is_sent_has_examples_that_are_taken() -> None:
             for each in DESCRIBED[operation.name][2]["parameters"]
             if "in" in each
         }
-        if operation.query is not None:
+        if not operation.takes_body and operation.input is not Nothing:
             example = examples_of(parameters)
             assert parameters.keys() - example.keys() == {"limit", "cursor"}
-            validation.from_strings(operation.query, example, "en")
+            validation.from_strings(operation.input, example, "en")
 
 
 def test_links_lead_to_operations_and_their_parameters() -> None:
@@ -266,8 +270,8 @@ async def test_the_document_is_made_once_when_somebody_asks_for_it() -> None:
     shown, _ = published(operations)
     assert operations.walks == 0
     headers = CIMultiDictProxy(CIMultiDict[str]())
-    asked = Request("r1", "en", shown, {}, headers, "/openapi.json", IPv4Address("192.0.2.1"), 0.0)
-    first, made = await shown.handler(asked), operations.walks
+    head = Head(shown, {}, "r1", "en", headers, "/openapi.json", IPv4Address("192.0.2.1"))
+    first, made = await shown.handler(head, Nothing()), operations.walks
     assert made > 0
-    assert await shown.handler(asked) == first
+    assert await shown.handler(head, Nothing()) == first
     assert operations.walks == made

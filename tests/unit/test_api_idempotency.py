@@ -1,16 +1,16 @@
 """What an Idempotency-Key may be, and which answers are not kept: as we do it, and as it is documented."""
 
 import re
-from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from webhook_dispatcher.api.calls import ApiError, Operation, Request, Response
+from webhook_dispatcher.api.calls import ApiError, Head, MerchantOperation, Request, Response
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
     KEY_MISSING,
@@ -22,6 +22,7 @@ from webhook_dispatcher.api.catalogue import (
 from webhook_dispatcher.api.charge_service.claims import is_kept
 from webhook_dispatcher.api.idempotency import key_of
 from webhook_dispatcher.api.openapi.document import ASKED
+from webhook_dispatcher.api.validation import Nothing
 
 PATTERN = ASKED["RequiredKey"]["schema"]["pattern"]
 PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
@@ -31,18 +32,15 @@ ROOT = Path(__file__).parents[2]
 IN_QUOTES = st.text(st.sampled_from(PRINTABLE), min_size=1, max_size=255)
 
 
-async def never(asked: Request) -> Response:
+async def never(_request: Request, _: Nothing) -> Response:
     raise AssertionError
 
 
-OPERATION = Operation("POST", "/v1/things", "createThing", never, idempotency="required")
-
-
-def read(*values: str, operation: Operation = OPERATION) -> str | None:
+def read(*values: str, rule: Literal["required", "accepted", "none"] = "required") -> str | None:
     """Return the key that a request has with these headers; ApiError where it has none."""
+    operation = MerchantOperation("POST", "/v1/things", "createThing", Nothing, never, idempotency=rule)
     headers = CIMultiDictProxy(CIMultiDict([("Idempotency-Key", value) for value in values]))
-    address = IPv4Address("127.0.0.1")
-    return key_of(Request("r1", "en", operation, {}, headers, "/v1/things", address, 0.0))
+    return key_of(Head(operation, {}, "r1", "en", headers, "/v1/things", IPv4Address("127.0.0.1")))
 
 
 def is_read(value: str) -> bool:
@@ -85,11 +83,10 @@ def test_two_keys_are_none_and_where_none_is_asked_for_none_is_read() -> None:
         read("k", "k")
     with pytest.raises(ApiError):
         read()
-    accepted, none = replace(OPERATION, idempotency="accepted"), replace(OPERATION, idempotency="none")
-    assert read(operation=accepted) is None
+    assert read(rule="accepted") is None
     with pytest.raises(ApiError):
-        read("", operation=accepted)
-    assert read("", operation=none) is None
+        read("", rule="accepted")
+    assert read("", rule="none") is None
 
 
 @given(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.builders import PUBLISHED
 from webhook_dispatcher.api.admission import headers_of_limits
-from webhook_dispatcher.api.calls import Request, Response
+from webhook_dispatcher.api.calls import ForwardedOperation, Request, Response
 from webhook_dispatcher.api.card_attempts import subject_of
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.metrics import UPSTREAM_OUTCOMES
@@ -33,7 +33,7 @@ def test_what_is_forwarded_takes_the_place_of_ours() -> None:
     together = forwarded.instead(ours, rows)
     assert {row.name for row in ours} & {row.name for row in rows} == {"readCharge"}
     assert len(together) == len(ours) + len(rows) - 1
-    assert [row.is_forwarded for row in together if row.name == "readCharge"] == [True]
+    assert [type(row) for row in together if row.name == "readCharge"] == [ForwardedOperation]
     assert len({row.name for row in together}) == len(together)
     assert [row.name for row in rows if row.limit == "card"] == ["confirmCard"]
     assert {row.method for row in rows if row.idempotency == "required"} == {"POST"}

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from webhook_dispatcher.api import card_attempts
-from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, ApiError, Request
+from webhook_dispatcher.api.calls import ApiError, Caller, Head
 from webhook_dispatcher.api.catalogue import INVALID_TOKEN, KEY_REVOKED, LIMIT_EXCEEDED, TOKEN_MISSING
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.credentials import AccessToken
 from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
-from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.limits import Limits, Subject, Taken
-from webhook_dispatcher.storage.api.tokens import Bearer, TokenLookup, Tokens
+from webhook_dispatcher.storage.api.tokens import Tokens
 
 MAX_AUTHORIZATION = 512
 """Characters of the header that are looked at: a token has at most 76."""
@@ -24,69 +23,61 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 
 class ByToken:
-    """Lets in whose token is live and whose key has requests left, by the request's head alone."""
+    """Admission: lets in whose token is live and whose key has requests left, by the request's head alone."""
 
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
         self._limits = limits
 
-    async def admit(self, request: Request) -> Admitted:
+    async def admit(self, head: Head) -> Caller:
         """Say whose request it is, or refuse it; one statement, and a second once a minute.
 
         One that counts for a card too takes both limits or neither, by a statement more.
         """
-        if request.operation.limit in ("none", "token"):
-            return NOT_ADMITTED
-        token = _token_of(request)
+        token = _token_of(head)
         shares = self._databases.named(token.shard)
         if shares is None:
             raise ApiError(INVALID_TOKEN)
         token_hash = token.hash
-        tokens = Tokens(shares.of_token(token_hash, request.address))
-        is_of_card = request.operation.limit == "card"
+        tokens = Tokens(shares.of_token(token_hash, head.address))
+        is_of_card = head.operation.limit == "card"
         limit = NO_LIMIT if is_of_card else self._limits.key
-        admission = await tokens.admit(token_hash, limit, with_endpoint=request.operation.shows_endpoint)
-        if admission.bearer is None:
+        lookup = await tokens.admit(token_hash, limit, with_endpoint=head.operation.shows_endpoint)
+        if lookup.bearer is None or lookup.taken is None:
             shares.forget(token_hash)
-            raise ApiError(KEY_REVOKED if admission.state == "revoked" else INVALID_TOKEN)
-        database = shares.note(token_hash, admission.bearer)
-        admitted = _admitted(admission, limit, database, token.shard)
+            raise ApiError(KEY_REVOKED if lookup.state == "revoked" else INVALID_TOKEN)
+        database = shares.note(token_hash, lookup.bearer)
+        caller = Caller(lookup.bearer, database, token.shard, endpoint=lookup.endpoint)
         if is_of_card:
-            admitted = await self._with_card(admitted, admission.bearer, database, request.parameters["id"])
+            caller = await self._with_card(caller, head.parameters["id"])
+        else:
+            caller = _with_limits(caller, limit_headers("key", limit, lookup.taken), lookup.taken)
         # What was answered before is told again whatever is full: for 15 minutes, a card's limit would hide
         # whether its last attempt was the right one.
-        if admitted.full is not None and not request.may_be_known:
-            raise admitted.full
-        if admission.is_use_due:
-            await tokens.note_use(admission.bearer.api_key_id)
-        return admitted
+        if caller.full is not None and not head.may_be_known:
+            raise caller.full
+        if lookup.is_use_due:
+            await tokens.note_use(lookup.bearer.api_key_id)
+        return caller
 
-    async def _with_card(
-        self, admitted: Admitted, bearer: Bearer, database: Database, card_id: str
-    ) -> Admitted:
+    async def _with_card(self, caller: Caller, card_id: str) -> Caller:
         """Take the key's limit and the card's, both or neither."""
-        shared = Subject(f"key:{bearer.api_key_id}", self._limits.key)
-        card = card_attempts.subject_of(bearer.merchant_id, card_id, self._limits.card)
-        taken = await Limits(database).take([shared, card])
-        headers = headers_of_limits({"key": self._limits.key, "card": self._limits.card}, taken)
-        if taken.retry_after is not None:
-            return _full(admitted, headers)
+        key = Subject(f"key:{caller.bearer.api_key_id}", self._limits.key)
+        card = card_attempts.subject_of(caller.bearer.merchant_id, card_id, self._limits.card)
+        taken = await Limits(caller.database).take([key, card])
         # Without any limit nothing was counted, and nothing can be released.
-        attempt = card_attempts.CardAttempt(database, card, taken.at) if taken.at else None
-        return admitted._replace(headers=headers, attempt=attempt)
+        if taken.retry_after is None and taken.at:
+            caller = caller._replace(attempt=card_attempts.CardAttempt(caller.database, card, taken.at))
+        limits = {"key": self._limits.key, "card": self._limits.card}
+        return _with_limits(caller, headers_of_limits(limits, taken), taken)
 
 
-def _admitted(admission: TokenLookup, limit: Limit, database: Database, shard: str | None) -> Admitted:
-    assert admission.taken is not None, "taken of a live token"
-    headers = limit_headers("key", limit, admission.taken)
-    admitted = Admitted(admission.bearer, database, shard, headers, endpoint=admission.endpoint)
-    return admitted if admission.taken.retry_after is None else _full(admitted, headers)
-
-
-def _full(admitted: Admitted, headers: Mapping[str, str]) -> Admitted:
-    """Note that a limit is full. Retry-After goes with the refusal alone."""
+def _with_limits(caller: Caller, headers: Mapping[str, str], taken: Taken) -> Caller:
+    """Note what is left of limits, and whether one is full; Retry-After goes with the refusal alone."""
+    if taken.retry_after is None:
+        return caller._replace(headers=headers)
     left = {name: text for name, text in headers.items() if name != "Retry-After"}
-    return admitted._replace(headers=left, full=ApiError(LIMIT_EXCEEDED, headers=headers))
+    return caller._replace(headers=left, full=ApiError(LIMIT_EXCEEDED, headers=headers))
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:
@@ -118,12 +109,12 @@ def headers_of_limits(limits: Mapping[str, Limit], taken: Taken) -> dict[str, st
     }
 
 
-def _token_of(request: Request) -> AccessToken:
+def _token_of(head: Head) -> AccessToken:
     """Read the one token that a request brings."""
-    given = request.headers.getall("Authorization", [])
-    if not given:
+    values = head.headers.getall("Authorization", [])
+    if not values:
         raise ApiError(TOKEN_MISSING)
-    match = _BEARER.fullmatch(given[0]) if len(given) == 1 and len(given[0]) <= MAX_AUTHORIZATION else None
+    match = _BEARER.fullmatch(values[0]) if len(values) == 1 and len(values[0]) <= MAX_AUTHORIZATION else None
     token = AccessToken.parse(match[1]) if match else None
     if token is None:
         raise ApiError(INVALID_TOKEN)

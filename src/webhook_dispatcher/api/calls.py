@@ -1,10 +1,9 @@
 """What goes through the pipeline: what was asked of which operation, and an answer or a refusal."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,11 +12,12 @@ from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.endpoints import OwnCommand, OwnEndpoint
 from webhook_dispatcher.storage.api.tokens import Bearer
+from webhook_dispatcher.web.clients import Address
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-Handler = Callable[["Request"], Awaitable["Response | CommandAccepted"]]
+T = TypeVar("T", bound=BaseModel)
 IdempotencyRule = Literal["required", "accepted", "none"]
 IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED: Mapping[str, str] = MappingProxyType({"Idempotent-Replayed": "true"})
@@ -92,26 +92,24 @@ class CommandAccepted:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A row of the table. limit: by which limits it is counted. statuses: every one that a success may have.
+@dataclass(frozen=True)
+class Row:
+    """What the table says of every operation: how it is found, limited, read and documented.
 
-    created: what a 201 holds, where that is more than `answer`. refusals: the codes that are its own, beside
-    those that follow from its limit, idempotency and body. summary: one sentence, for the OpenAPI document.
-    is_forwarded: the charge service does it, and judges the body by itself. shows_endpoint: the merchant's
-    endpoint is read by the statement that lets the request in. meta: what `meta` may hold besides.
+    input: what is read from its body, or where its method has none, from its query. limit: by which limits
+    it is counted. statuses: every one that a success may have. created: what a 201 holds, where that is more
+    than `answer`. refusals: the codes that are its own, beside those that follow from its limit, idempotency
+    and body. summary: one sentence, for the OpenAPI document. shows_endpoint: the merchant's endpoint is read
+    by the statement that lets the request in. meta: what `meta` may hold besides.
     """
 
     method: str
     template: str
     name: str
-    handler: Handler
-    query: type[BaseModel] | None = None
-    body: type[BaseModel] | None = None
-    form: type[BaseModel] | None = None
+    input: type[BaseModel]
+    _: KW_ONLY
     answer: type[BaseModel] | None = None
     created: type[BaseModel] | None = None
-    outcome: Callable[[OwnCommand], bytes] | None = None
     limit: Literal["token", "key", "card", "none"] = "key"
     idempotency: IdempotencyRule = "none"
     statuses: tuple[int, ...] = (200,)
@@ -121,7 +119,6 @@ class Operation:
     max_body: int = MAX_BODY_BYTES
     is_list: bool = False
     meta: tuple[str, ...] = ()
-    is_forwarded: bool = False
     shows_endpoint: bool = False
 
     @property
@@ -130,69 +127,93 @@ class Operation:
         return self.method in ("POST", "PUT", "PATCH")
 
 
-@dataclass(slots=True)
-class Request:
-    """A request, as far as it is known; each step of the pipeline knows more.
+@dataclass(frozen=True)
+class PublicOperation(Row, Generic[T]):
+    """An operation that asks for no token. form: the model of its body as a form, where that is another."""
 
-    raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
-    address: the client's, as far as the proxies before us are trusted. began: by the clock's `elapsed`.
-    derived_key: what the charge service gets as the key of what is forwarded. take_memory: reserves so many
-    bytes for the answer, until it was sent, or refuses.
+    input: type[T]
+    handler: Callable[["Head", T], Awaitable[Response]]
+    _: KW_ONLY
+    form: type[T] | None = None
+    limit: Literal["token", "none"] = "none"
+
+
+@dataclass(frozen=True)
+class MerchantOperation(Row, Generic[T]):
+    """An operation that we carry out for the merchant whose token a request brings.
+
+    outcome: writes what became of the command that it gives; without it, a command is not waited for.
     """
 
-    request_id: str
-    language: Language
+    input: type[T]
+    handler: Callable[["Request", T], Awaitable[Response | CommandAccepted]]
+    _: KW_ONLY
+    limit: Literal["key"] = "key"
+    outcome: Callable[[OwnCommand], bytes] | None = None
+
+
+@dataclass(frozen=True)
+class ForwardedOperation(Row):
+    """An operation that the charge service carries out for the merchant, and whose input it judges itself."""
+
+    handler: Callable[["Request"], Awaitable[Response]]
+    _: KW_ONLY
+    limit: Literal["key", "card"] = "key"
+
+
+Operation = PublicOperation[Any] | MerchantOperation[Any] | ForwardedOperation
+
+
+class Head(NamedTuple):
+    """The head of a request, once its operation is found; whose it is, nobody knows yet.
+
+    target: path with query, as sent. address: the client's, as far as the proxies before us are trusted.
+    """
+
     operation: Operation
     parameters: Mapping[str, str]
+    request_id: str
+    language: Language
     headers: "CIMultiDictProxy[str]"
     target: str
-    address: IPv4Address | IPv6Address
-    began: float
-    query: BaseModel | None = None
-    body: BaseModel | None = None
-    raw_body: bytes = b""
-    derived_key: str | None = None
-    take_memory: Callable[[int], None] = lambda _: None
-    admitted: "Admitted" = field(default_factory=lambda: NOT_ADMITTED)
+    address: Address
 
     @property
     def may_be_known(self) -> bool:
         """Whether it may be an earlier request that comes again."""
         return self.operation.idempotency != "none" and IDEMPOTENCY_KEY in self.headers
 
-    @property
-    def bearer(self) -> Bearer:
-        """Whose token it came with; for operations that ask for one."""
-        assert self.admitted.bearer is not None
-        return self.admitted.bearer
 
-    @property
-    def token(self) -> bytes:
-        """The hash of its token, by which statements find whose rows they may read."""
-        return self.bearer.token_hash
+class Caller(NamedTuple):
+    """Whose request it is, as admission found. database: where its statements run: a share, or a transaction.
 
-    @property
-    def database(self) -> Database:
-        """Where its statements run: a pool, or the transaction that keeps what came of it."""
-        assert self.admitted.database is not None
-        return self.admitted.database
-
-
-class Admitted(NamedTuple):
-    """What admission found. shard: the database's name; headers: what answers say besides (RateLimit).
-
-    attempt: what was taken of a card's limit. endpoint: the merchant's, for an operation that shows it.
-    full: how a request is refused for whose Idempotency-Key nothing is kept, because a limit is full.
+    shard: the database's name. headers: what answers say besides (RateLimit). attempt: what was taken of a
+    card's limit. endpoint: the merchant's, for an operation that shows it. full: how a request is refused for
+    whose Idempotency-Key nothing is kept, because a limit is full.
     """
 
-    bearer: Bearer | None = None
-    database: Database | None = None
+    bearer: Bearer
+    database: Database
     shard: str | None = None
     headers: Mapping[str, str] = NO_HEADERS
     attempt: CardAttempt | None = None
     endpoint: OwnEndpoint | None = None
     full: ApiError | None = None
 
+    @property
+    def token(self) -> bytes:
+        """The hash of its token, by which statements find whose rows they may read."""
+        return self.bearer.token_hash
 
-NOT_ADMITTED: Admitted = Admitted()
-"""Stands for a request until it is admitted, and for operations that ask for no token."""
+
+class Request(NamedTuple):
+    """A request that was let in, and has come whole.
+
+    body: what was sent, whose hash an idempotency key is bound to. take_memory: reserves so many bytes for
+    the answer, until it was sent, or refuses.
+    """
+
+    head: Head
+    caller: Caller
+    body: bytes
+    take_memory: Callable[[int], None]

@@ -11,9 +11,10 @@ What is forwarded to the charge service can be in no transaction of ours: `charg
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from typing import Any
 
 import orjson
 
@@ -21,13 +22,16 @@ from webhook_dispatcher.api.calls import (
     IDEMPOTENCY_KEY,
     REPLAYED,
     ApiError,
+    Caller,
     CommandAccepted,
     Detail,
+    Head,
+    MerchantOperation,
     Request,
     Response,
 )
 from webhook_dispatcher.api.catalogue import KEY_MISSING, KEY_REUSED, LIMIT_EXCEEDED, STILL_RUNNING, entry_of
-from webhook_dispatcher.api.operations.commands import answer_of, when_held
+from webhook_dispatcher.api.operations.commands import response_of, when_held
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
@@ -53,49 +57,55 @@ class KeyedRequest:
     body_hash: bytes
 
 
-class OnceForEachKey:
-    """Carries each request of the operations that are our own out once."""
-
-    async def once(self, request: Request, carry_out: CarryOut) -> Response:
-        """Carry it out, or say what came of it before."""
-        outcome = await when_held(request, partial(self._carry_out, request, key_of(request), carry_out))
-        if isinstance(outcome, ApiError):
-            raise outcome
-        return await answer_of(request, outcome)
-
-    async def _carry_out(self, request: Request, key: str | None, carry_out: CarryOut) -> Outcome:
-        if request.operation.idempotency == "none":
-            return await carry_out(request)
-        async with transaction(request.database) as connection:
-            within = replace(request, admitted=request.admitted._replace(database=connection))
-            return await (carry_out(within) if key is None else _keyed(within, key, carry_out))
+async def once(operation: MerchantOperation[Any], request: Request, carry_out: CarryOut) -> Response:
+    """Carry a request of an operation of our own out once, or say what came of it before."""
+    key = key_of(request.head)
+    outcome = await when_held(request.caller, partial(_carry_out, operation, request, key, carry_out))
+    if isinstance(outcome, ApiError):
+        raise outcome
+    return await response_of(request.caller, outcome, operation.outcome)
 
 
-async def _keyed(request: Request, key: str, carry_out: CarryOut) -> Outcome:
+async def _carry_out(
+    operation: MerchantOperation[Any], request: Request, key: str | None, carry_out: CarryOut
+) -> Outcome:
+    if operation.idempotency == "none":
+        return await carry_out(request)
+    async with transaction(request.caller.database) as connection:
+        within = request._replace(caller=request.caller._replace(database=connection))
+        return await (carry_out(within) if key is None else _keyed(operation, within, key, carry_out))
+
+
+async def _keyed(
+    operation: MerchantOperation[Any], request: Request, key: str, carry_out: CarryOut
+) -> Outcome:
     """Carry it out within the transaction that keeps its outcome, or return the outcome that was kept."""
-    identity = keyed(request, key)
-    requests = Requests(request.database, request.bearer)
+    head, caller = request.head, request.caller
+    identity = keyed(operation.method, head.target, key, request.body)
+    requests = Requests(caller.database, caller.bearer)
     begun = await requests.begin(identity.hash)
-    if begun.known is not None and not await _was_rejected(request, begun.known, identity):
+    if begun.known is not None and not await _was_rejected(operation, caller, begun.known, identity):
         return repeat(begun.known, identity)
-    refuse_unless_free(request, begun)
+    refuse_unless_free(caller, begun)
     outcome = await carry_out(request)
-    await _keep(requests, identity, outcome, request.language)
+    await _keep(requests, identity, outcome, head.language)
     return outcome
 
 
-async def _was_rejected(request: Request, known: KnownRequest, identity: KeyedRequest) -> bool:
+async def _was_rejected(
+    operation: MerchantOperation[Any], caller: Caller, known: KnownRequest, identity: KeyedRequest
+) -> bool:
     """Tell whether the command of an equal request had no effect, and its client was or would be told so."""
-    if known.command is None or known.body_hash != identity.body_hash or request.operation.outcome is None:
+    if known.command is None or known.body_hash != identity.body_hash or operation.outcome is None:
         return False
-    command = await Endpoints(request.database).command(request.token, known.command.id)
+    command = await Endpoints(caller.database).command(caller.token, known.command.id)
     return command is not None and command.status is CommandStatus.REJECTED
 
 
-def refuse_unless_free(request: Request, begun: Begun) -> None:
+def refuse_unless_free(caller: Caller, begun: Begun) -> None:
     """Refuse what is being carried out now, what a limit forbids, and what could not be kept."""
-    if request.admitted.full is not None:
-        raise request.admitted.full
+    if caller.full is not None:
+        raise caller.full
     if not begun.is_ours:
         raise ApiError(STILL_RUNNING, headers={"Retry-After": "1"})
     if begun.full_for is not None:
@@ -145,30 +155,30 @@ def repeat(known: KnownRequest, identity: KeyedRequest) -> Outcome:
     return ApiError(error["code"], details, REPLAYED, error["extra"], status=answer.status, language=language)
 
 
-def keyed(request: Request, key: str) -> KeyedRequest:
-    """Return what tells this request from others: its key counts for one method and path with query alone."""
+def keyed(method: str, target: str, key: str, body: bytes) -> KeyedRequest:
+    """Return what tells a request from others: its key counts for one method and path with query alone."""
     digest = hashlib.sha256()
-    for part in (request.operation.method, request.target, key):
+    for part in (method, target, key):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4) + encoded)
-    return KeyedRequest(digest.digest(), hashlib.sha256(request.raw_body).digest())
+    return KeyedRequest(digest.digest(), hashlib.sha256(body).digest())
 
 
-def key_of(request: Request) -> str | None:
+def key_of(head: Head) -> str | None:
     """Read the key, if the operation takes one; a quoted string means the same as a bare one.
 
     ApiError where it is none, or two, or is missing though it is required.
     """
-    rule = request.operation.idempotency
-    given = request.headers.getall(IDEMPOTENCY_KEY, []) if rule != "none" else []
-    if not given:
+    rule = head.operation.idempotency
+    values = head.headers.getall(IDEMPOTENCY_KEY, []) if rule != "none" else []
+    if not values:
         if rule == "required":
             raise ApiError(KEY_MISSING)
         return None
-    text = given[0].strip(" \t")
+    text = values[0].strip(" \t")
     if (quoted := _QUOTED.fullmatch(text)) is not None:
         text = re.sub(r"\\(.)", r"\1", quoted[1])
-    if len(given) > 1 or not _KEY.fullmatch(text):
+    if len(values) > 1 or not _KEY.fullmatch(text):
         raise ApiError(KEY_MISSING)
     return text
 

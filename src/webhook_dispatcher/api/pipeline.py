@@ -4,24 +4,38 @@ They are no middlewares of aiohttp: those see neither requests that cannot be pa
 Whatever a step refuses, and whatever goes wrong, becomes an error in the envelope: there is no other form.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response as HttpResponse
+from pydantic import BaseModel
 
-from webhook_dispatcher.api import card_attempts, envelope, faults, memory, oauth, request_body, request_ids
+from webhook_dispatcher.api import (
+    card_attempts,
+    envelope,
+    faults,
+    idempotency,
+    memory,
+    oauth,
+    request_body,
+    request_ids,
+)
 from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import (
     FORM,
     MAX_BODY_BYTES,
-    NOT_ADMITTED,
-    Admitted,
     ApiError,
+    Caller,
     CommandAccepted,
+    ForwardedOperation,
+    Head,
+    MerchantOperation,
     Operation,
+    PublicOperation,
     Request,
     Response,
 )
@@ -47,22 +61,17 @@ from webhook_dispatcher.web.responses import respond
 from webhook_dispatcher.web.router import NoSuchMethod, NoSuchPath, Router
 from webhook_dispatcher.web.server import ADDRESS, HELD
 
+T = TypeVar("T", bound=BaseModel)
+
 _log = structlog.get_logger()
-
-
-class Idempotency(Protocol):
-    """The same request twice has one effect and one answer."""
-
-    async def once(
-        self, request: Request, carry_out: Callable[[Request], Awaitable[Response | CommandAccepted]]
-    ) -> Response:
-        """Carry it out, or say what came of it before; a refusal counts as an answer."""
-        ...
 
 
 @dataclass(slots=True)
 class Call:
-    """What is needed to answer a request and to log it, even where nothing else of it is known."""
+    """What is needed to answer a request and to log it, however far it comes; no handler sees it.
+
+    began: by the clock's `elapsed`. headers: those that say what is left of limits.
+    """
 
     request_id: str
     language: Language
@@ -70,7 +79,7 @@ class Call:
     operation: str = NO_OPERATION
     max_body: int = MAX_BODY_BYTES
     is_oauth: bool = False
-    admitted: Admitted = NOT_ADMITTED
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> dict[str, str]:
         """Return the ids that every line of the log names it by: the client's, and a new one of ours."""
@@ -84,13 +93,11 @@ class Pipeline:
         self,
         router: Router[Operation],
         admission: ByToken,
-        idempotency: Idempotency,
         clock: Clock,
         metrics: ApiMetrics,
     ) -> None:
         self._router = router
         self._admission = admission
-        self._idempotency = idempotency
         self._clock = clock
         self._metrics = metrics
         self._read_memory, self._answer_memory = memory.new_share(), memory.new_share()
@@ -128,54 +135,57 @@ class Pipeline:
             raise ApiError(METHOD_NOT_ALLOWED, headers={"Allow": error.allow}) from None
 
     async def _carry_out(self, call: Call, raw: BaseRequest) -> Response:
-        """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
+        """Go through all steps in their order: each is given what those before it found, or refuses."""
         path = examine(raw)
         expects = expects_continue(raw)
         operation, parameters = self._find(raw.method, path)
         call.operation, call.max_body = operation.name, operation.max_body
-        if operation.form is not None and request_body.content_type(raw.headers) == FORM:
+        form = operation.form if isinstance(operation, PublicOperation) else None
+        if form is not None and request_body.content_type(raw.headers) == FORM:
             call.is_oauth, call.language = True, "en"
         request_body.check_head(raw, operation)
-        request = Request(
-            request_id=call.request_id,
-            language=call.language,
-            operation=operation,
-            parameters=parameters,
-            headers=raw.headers,
-            target=raw.raw_path,
-            address=raw[ADDRESS],
-            began=call.began,
+        head = Head(
+            operation, parameters, call.request_id, call.language, raw.headers, raw.raw_path, raw[ADDRESS]
         )
-        request.admitted = call.admitted = await self._admission.admit(request)
-        client = _client_of(request, call.admitted)
-        raw[HELD] = reserved = memory.Reservation(self._answer_memory, client)
-        request.take_memory = reserved.grow
-        async with card_attempts.released_unless_made(call.admitted.attempt):
-            answer = await self._answer(request, client, raw, expects)
-        reserved.cover(len(answer.data))
-        return answer
+        if isinstance(operation, PublicOperation):
+            return await self._answer_anybody(operation, head, raw, expects)
+        caller = await self._admission.admit(head)
+        call.headers = caller.headers
+        return await self._answer_merchant(operation, head, caller, raw, expects)
 
-    async def _answer(self, request: Request, client: str, raw: BaseRequest, expects: bool) -> Response:
-        if not raw.body_exists:
-            return await self._idempotency.once(request, self._handle)
-        with memory.Reservation(self._read_memory, client) as reservation:
-            request.raw_body = await read_body(
-                raw,
-                request.operation.max_body,
-                reservation.grow,
-                is_strangers=request.admitted.bearer is None,
-                expects_continue=expects,
+    async def _answer_anybody(
+        self, operation: PublicOperation[T], head: Head, raw: BaseRequest, expects: bool
+    ) -> Response:
+        client = clients.subjects_of(head.address)[0]
+        raw[HELD] = answer_memory = memory.Reservation(self._answer_memory, client)
+        with memory.Reservation(self._read_memory, client) as read_memory:
+            body = await _read(raw, operation.max_body, read_memory, expects, is_strangers=True)
+            response = await operation.handler(
+                head, request_body.parse(operation.input, head, body, operation.form)
             )
-            return await self._idempotency.once(request, self._handle)
+        answer_memory.cover(len(response.data))
+        return response
 
-    async def _handle(self, request: Request) -> Response | CommandAccepted:
-        """Read query and body by the operation's models, and carry the operation out."""
-        operation, language = request.operation, request.language
-        request.query = request_body.parse_query(operation, request.target.partition("?")[2], language)
-        if operation.takes_body:
-            kind = request_body.content_type(request.headers)
-            request.body = request_body.parse(operation, request.raw_body, kind, language)
-        return await operation.handler(request)
+    async def _answer_merchant(
+        self,
+        operation: MerchantOperation[T] | ForwardedOperation,
+        head: Head,
+        caller: Caller,
+        raw: BaseRequest,
+        expects: bool,
+    ) -> Response:
+        client = caller.bearer.merchant_id
+        raw[HELD] = answer_memory = memory.Reservation(self._answer_memory, client)
+        async with card_attempts.released_unless_made(caller.attempt):
+            with memory.Reservation(self._read_memory, client) as read_memory:
+                body = await _read(raw, operation.max_body, read_memory, expects, is_strangers=False)
+                request = Request(head, caller, body, answer_memory.grow)
+                if isinstance(operation, ForwardedOperation):
+                    response = await operation.handler(request)
+                else:
+                    response = await idempotency.once(operation, request, partial(_handle, operation))
+        answer_memory.cover(len(response.data))
+        return response
 
     def refuse_unparsed(self, raw: BaseRequest, error: BaseException | None) -> HttpResponse:
         """Answer a request that could not be parsed: nothing of it is known, not even its headers."""
@@ -195,8 +205,8 @@ class Pipeline:
             self._clock.elapsed(),
         )
 
-    def _succeed(self, call: Call, raw: BaseRequest, answer: Response) -> HttpResponse:
-        return self._send(call, raw, envelope.success(answer, self._meta(call), call.language))
+    def _succeed(self, call: Call, raw: BaseRequest, response: Response) -> HttpResponse:
+        return self._send(call, raw, envelope.success(response, self._meta(call), call.language))
 
     def _refuse(self, call: Call, raw: BaseRequest, refused: ApiError) -> HttpResponse:
         code = INTERNAL if entry_of(refused.code) is CATALOGUE[INTERNAL] else refused.code
@@ -214,7 +224,7 @@ class Pipeline:
         refused: int | None = None,
         closes: bool = False,
     ) -> HttpResponse:
-        headers = {"Cache-Control": "no-store", **call.admitted.headers, **finished.headers}
+        headers = {"Cache-Control": "no-store", **call.headers, **finished.headers}
         if finished.status == 401:
             headers.setdefault("WWW-Authenticate", "Bearer")
         response = respond(raw, finished.status, finished.body, headers, is_last=closes)
@@ -226,6 +236,13 @@ class Pipeline:
         return envelope.Meta(call.request_id, self._clock.unix(), self._clock.elapsed() - call.began)
 
 
-def _client_of(request: Request, admitted: Admitted) -> str:
-    """Name whose share of memory body and answer take: the merchant, or without a token the address."""
-    return admitted.bearer.merchant_id if admitted.bearer else clients.subjects_of(request.address)[0]
+async def _read(
+    raw: BaseRequest, most: int, read_memory: memory.Reservation, expects: bool, *, is_strangers: bool
+) -> bytes:
+    if not raw.body_exists:
+        return b""
+    return await read_body(raw, most, read_memory.grow, is_strangers=is_strangers, expects_continue=expects)
+
+
+async def _handle(operation: MerchantOperation[T], request: Request) -> Response | CommandAccepted:
+    return await operation.handler(request, request_body.parse(operation.input, request.head, request.body))

@@ -17,11 +17,10 @@ from webhook_dispatcher.api.calls import Operation
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.charge_service.claims import OnceUpstream
 from webhook_dispatcher.api.charge_service.upstream import ANSWER_TIMEOUT, Upstream
-from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.api.openapi.published import published
 from webhook_dispatcher.api.operations.table import table
-from webhook_dispatcher.api.pipeline import Idempotency, Pipeline
+from webhook_dispatcher.api.pipeline import Pipeline
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -63,7 +62,6 @@ class Parts:
 
     operations: Sequence[Operation]
     admission: ByToken
-    idempotency: Idempotency
     forwarding: forwarded.Forwarding | None = None
 
 
@@ -80,13 +78,12 @@ def compose(
     """
     databases = Databases(pools)
     operations, admission = table(databases, limits, Guard(egress), has_feed), ByToken(databases, limits)
-    once = OnceForEachKey()
     if upstream is None:
-        return Parts((*operations, *published(operations)), admission, once)
+        return Parts((*operations, *published(operations)), admission)
     forwarding = forwarded.Forwarding(Upstream(upstream, forwarded.CODES, USER_AGENT, timeout=UPSTREAM_TIME))
-    operations = forwarded.instead(operations, forwarded.operations(forwarding.forward))
-    once_upstream = OnceUpstream(once, UPSTREAM_TIME + CLAIM_MARGIN)
-    return Parts((*operations, *published(operations)), admission, once_upstream, forwarding)
+    once_upstream = OnceUpstream(forwarding.forward, UPSTREAM_TIME + CLAIM_MARGIN)
+    operations = forwarded.instead(operations, forwarded.operations(once_upstream.once))
+    return Parts((*operations, *published(operations)), admission, forwarding)
 
 
 class Program(Running):
@@ -119,7 +116,6 @@ class Program(Running):
         pipeline = Pipeline(
             Router((one.method, one.template, one) for one in parts.operations),
             parts.admission,
-            parts.idempotency,
             self._clock,
             metrics,
         )

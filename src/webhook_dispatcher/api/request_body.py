@@ -1,8 +1,8 @@
-"""The body of a request: whether one may come, and what it says."""
+"""What a request says in its body or its query: whether a body may come, and how both are read."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
@@ -10,7 +10,7 @@ from aiohttp.web_request import BaseRequest
 from pydantic import BaseModel
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import FORM, ApiError, Operation
+from webhook_dispatcher.api.calls import FORM, ApiError, Head, Operation
 from webhook_dispatcher.api.catalogue import (
     BODY_NOT_ALLOWED,
     CHARSET,
@@ -34,6 +34,7 @@ MAX_QUERY_FIELDS = 32
 UTF_8 = ("utf-8", "utf8")
 """The charset's name, and what many clients call it."""
 
+T = TypeVar("T", bound=BaseModel)
 NUL = b"\\u0000"
 """The only form in which JSON can hold the character U+0000, which Postgres stores in no text."""
 
@@ -60,32 +61,31 @@ def content_type(headers: "CIMultiDictProxy[str]") -> str:
     return given[0].partition(";")[0].strip().lower() if len(given) == 1 else ""
 
 
-def parse(operation: Operation, body: bytes, kind: str, language: Language) -> BaseModel | None:
-    """Read a body by the operation's model; kind: its content type."""
-    if operation.body is None and not body:
-        return None
-    if operation.is_forwarded:
-        _decoded(body)
-        return None
-    model = operation.body or validation.Nothing
-    if kind == FORM:
+def parse(model: type[T], head: Head, body: bytes, form: type[T] | None = None) -> T:
+    """Read an operation's input by its model, or by another where it comes as a form.
+
+    Where it is in the body, there must be no query.
+    """
+    query, language = query_of(head), head.language
+    if not head.operation.takes_body:
+        return validation.from_strings(model, query, language)
+    validation.from_strings(validation.Nothing, query, language)
+    if model is validation.Nothing and not body:
+        return model()
+    if content_type(head.headers) == FORM:
         fields = fields_of(body.decode("latin-1"), language)
         # A field without a value counts as left out (RFC 6749 3.2).
-        given = {name: value for name, value in fields.items() if value}
-        return validation.from_strings(operation.form or model, given, language)
-    decoded = _decoded(body)
+        filled = {name: value for name, value in fields.items() if value}
+        return validation.from_strings(form or model, filled, language)
+    decoded = decode(body)
     if NUL in body:
         validation.refuse_nul(decoded, language)
     return validation.from_json(model, body, language)
 
 
-def parse_query(operation: Operation, query: str, language: Language) -> BaseModel | None:
-    """Read the query by the operation's model; without one there must be none."""
-    if operation.query is None and not query:
-        return None
-    return validation.from_strings(
-        operation.query or validation.Nothing, fields_of(query, language), language
-    )
+def query_of(head: Head) -> Mapping[str, str]:
+    """Return the fields of the query."""
+    return fields_of(head.target.partition("?")[2], head.language)
 
 
 def fields_of(text: str, language: Language) -> Mapping[str, str]:
@@ -103,7 +103,7 @@ def fields_of(text: str, language: Language) -> Mapping[str, str]:
     return fields
 
 
-def _decoded(body: bytes) -> object:
+def decode(body: bytes) -> object:
     """Decode JSON, and refuse what other parsers would refuse or read differently.
 
     That is a name that comes twice in an object, NaN, a lone surrogate, and nesting without end. orjson

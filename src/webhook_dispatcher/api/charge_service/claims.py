@@ -8,7 +8,8 @@ the request; another body is refused. A process whose claim was taken over meanw
 Source: docs/partner-api-upstream.md, "Idempotency".
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeGuard
 from uuid import UUID
@@ -28,9 +29,7 @@ from webhook_dispatcher.api.catalogue import (
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.charge_service.upstream import derived_key
 from webhook_dispatcher.api.idempotency import (
-    CarryOut,
     KeyedRequest,
-    OnceForEachKey,
     Outcome,
     kept_answer,
     key_of,
@@ -38,11 +37,13 @@ from webhook_dispatcher.api.idempotency import (
     refuse_unless_free,
     repeat,
 )
-from webhook_dispatcher.api.operations.commands import answer_of
+from webhook_dispatcher.api.operations.commands import response_of
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KnownRequest, Requests
 
+Forward = Callable[[Request, str | None], Awaitable[Response]]
+"""Asks the charge service to carry a request out, by the key that it gets for it, if the request has one."""
 MENDABLE = (VALIDATION_FAILED, NOT_JSON, WRONG_CONTENT_TYPE, INVALID_URL)
 """Refusals that are not kept: the client may mend its request and send it with the same key."""
 
@@ -59,33 +60,28 @@ class Claim:
 
 
 class OnceUpstream:
-    """Carries each request out once, whether it is forwarded or our own.
+    """Has each request carried out once. patience: how long a claim lasts: longer than asking can take."""
 
-    ours: does so with operations of our own. patience: how long a claim lasts: longer than asking can take.
-    """
-
-    def __init__(self, ours: OnceForEachKey, patience: timedelta) -> None:
-        self._ours = ours
+    def __init__(self, forward: Forward, patience: timedelta) -> None:
+        self._forward = forward
         self._patience = patience
 
-    async def once(self, request: Request, carry_out: CarryOut) -> Response:
-        """Carry it out, or say what came of it before."""
-        if not request.operation.is_forwarded:
-            return await self._ours.once(request, carry_out)
-        key = key_of(request)
-        outcome = await (carry_out(request) if key is None else self._keyed(request, key, carry_out))
+    async def once(self, request: Request) -> Response:
+        """Have it carried out, or say what came of it before."""
+        key = key_of(request.head)
+        outcome = await (self._forward(request, None) if key is None else self._keyed(request, key))
         if isinstance(outcome, ApiError):
             raise outcome
-        return await answer_of(request, outcome)
+        return await response_of(request.caller, outcome)
 
-    async def _keyed(self, request: Request, key: str, carry_out: CarryOut) -> Outcome:
-        target = forwarded.target(request)
-        claim = await self._claim(request, keyed(replace(request, target=target), key))
+    async def _keyed(self, request: Request, key: str) -> Outcome:
+        method, target = request.head.operation.method, forwarded.target(request.head)
+        claim = await self._claim(request, keyed(method, target, key, request.body))
         if not isinstance(claim, Claim):
             return claim
-        derived = derived_key(request.bearer.client_id, request.operation.method, target, key)
+        derived = derived_key(request.caller.bearer.client_id, method, target, key)
         try:
-            outcome: Outcome = await carry_out(replace(request, derived_key=derived))
+            outcome: Outcome = await self._forward(request, derived)
         except ApiError as refused:
             outcome = refused
         try:
@@ -98,12 +94,12 @@ class OnceUpstream:
 
     async def _claim(self, request: Request, identity: KeyedRequest) -> Claim | Outcome:
         """Claim the key, or say what came of it before."""
-        async with transaction(request.database) as connection:
-            requests = Requests(connection, request.bearer)
+        async with transaction(request.caller.database) as connection:
+            requests = Requests(connection, request.caller.bearer)
             begun = await requests.begin(identity.hash)
             if begun.known is not None and not _is_in_doubt(begun.known, identity):
                 return repeat(begun.known, identity)
-            refuse_unless_free(request, begun)
+            refuse_unless_free(request.caller, begun)
             claim = await requests.claim(identity.hash, identity.body_hash, self._patience)
         return Claim(claim, identity, begun.known is not None)
 
@@ -118,9 +114,9 @@ async def _settle(request: Request, claim: Claim, outcome: Outcome) -> None:
     A key that was in doubt stays so until there is an answer to keep: that a request had no effect now does
     not say that the one before had none.
     """
-    requests, request_hash = Requests(request.database, request.bearer), claim.identity.hash
+    requests, request_hash = Requests(request.caller.database, request.caller.bearer), claim.identity.hash
     if _is_final(outcome):
-        await requests.answer(request_hash, claim.id, kept_answer(outcome, request.language))
+        await requests.answer(request_hash, claim.id, kept_answer(outcome, request.head.language))
     elif claim.was_in_doubt or _may_have_acted(outcome):
         await requests.doubt(request_hash, claim.id)
     else:

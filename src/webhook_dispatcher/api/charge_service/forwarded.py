@@ -4,16 +4,17 @@ Credentials, limits and the idempotency key were checked before (`pipeline`, `cl
 Source: docs/partner-api-upstream.md.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 import structlog
-from pydantic import ConfigDict
 
+from webhook_dispatcher.api import request_body, validation
 from webhook_dispatcher.api.calls import (
     ApiError,
     Detail,
-    Handler,
+    ForwardedOperation,
+    Head,
     IdempotencyRule,
     Operation,
     Request,
@@ -46,7 +47,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     UpstreamTooSlow,
 )
 from webhook_dispatcher.api.fair_share import FairShare
-from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.api.validation import Nothing
 
 PUBLISHED = [range(known.last, known.first + 1) for known in RANGES]
 VALIDATION = PUBLISHED[0]
@@ -107,12 +108,6 @@ class OutcomeUnknown(ApiError):
     """The charge service may have acted, and nobody knows."""
 
 
-class AnyQuery(Model):
-    """Any fields, each once: it is for the charge service to say which it takes."""
-
-    model_config = ConfigDict(extra="allow")
-
-
 class Forwarding:
     """Asks the charge service."""
 
@@ -128,17 +123,17 @@ class Forwarding:
         async with self._upstream:
             yield
 
-    async def forward(self, request: Request) -> Response:
-        """Have the charge service carry it out.
+    async def forward(self, request: Request, idempotency_key: str | None) -> Response:
+        """Have the charge service carry it out. idempotency_key: the derived one, if the request has a key.
 
         Errors: OutcomeUnknown where it may have acted; after any other ApiError it has not.
         """
-        outgoing = _request(request)
-        with self._one_of_a_few(request.bearer.merchant_id):
+        outgoing = _outgoing(request, idempotency_key)
+        with self._one_of_a_few(request.caller.bearer.merchant_id):
             return await self._forward(request, outgoing)
 
     async def _forward(self, request: Request, outgoing: UpstreamRequest) -> Response:
-        attempt = request.admitted.attempt
+        attempt = request.caller.attempt
         if attempt is not None:
             attempt.is_made = True
         try:
@@ -170,20 +165,19 @@ class Forwarding:
             self._share.release(merchant_id)
 
 
-def operations(handler: Handler) -> tuple[Operation, ...]:
+def operations(handler: Callable[[Request], Awaitable[Response]]) -> tuple[ForwardedOperation, ...]:
     """Return the rows for the table."""
     return tuple(
-        Operation(
+        ForwardedOperation(
             method,
             template,
             name,
+            Nothing,
             handler,
             summary=summary,
-            query=AnyQuery if method == "GET" else None,
             limit="card" if template == CONFIRM else "key",
             idempotency=IDEMPOTENCY[method],
             statuses=(200, 201, 202),
-            is_forwarded=True,
         )
         for method, template, name, summary in ROWS
     )
@@ -195,35 +189,38 @@ def instead(ours: Sequence[Operation], forwarded: Sequence[Operation]) -> tuple[
     return (*(one for one in ours if (one.method, one.template) not in taken), *forwarded)
 
 
-def target(request: Request) -> str:
+def target(head: Head, query: Sequence[tuple[str, str]] = ()) -> str:
     """Return the path with query as the charge service gets it, in one form however the client encoded it.
 
     Errors: ApiError, as for what does not exist, where no such path can be sent.
     """
     try:
-        return target_of(request.operation.template, request.parameters, _query(request))
+        return target_of(head.operation.template, head.parameters, query)
     except Unaddressable:
         raise ApiError(NOT_FOUND) from None
 
 
-def _request(request: Request) -> UpstreamRequest:
-    target(request)
+def _outgoing(request: Request, idempotency_key: str | None) -> UpstreamRequest:
+    """Check what is ours to check: any fields with GET, no query otherwise, and a body that is JSON."""
+    head, body = request.head, request.body
+    fields = request_body.query_of(head)
+    if head.operation.method != "GET":
+        validation.from_strings(Nothing, fields, head.language)
+    if body:
+        request_body.decode(body)
+    query = tuple(fields.items())
+    target(head, query)
     return UpstreamRequest(
-        method=request.operation.method,
-        template=request.operation.template,
-        parameters=request.parameters,
-        query=_query(request),
-        merchant_id=request.bearer.merchant_id,
-        request_id=request.request_id,
-        language=request.language,
-        body=request.raw_body or None,
-        idempotency_key=request.derived_key,
+        method=head.operation.method,
+        template=head.operation.template,
+        parameters=head.parameters,
+        query=query,
+        merchant_id=request.caller.bearer.merchant_id,
+        request_id=head.request_id,
+        language=head.language,
+        body=body or None,
+        idempotency_key=idempotency_key,
     )
-
-
-def _query(request: Request) -> tuple[tuple[str, str], ...]:
-    fields = request.query.model_extra if isinstance(request.query, AnyQuery) else None
-    return tuple((fields or {}).items())
 
 
 def _is_attempt(reply: Reply) -> bool:

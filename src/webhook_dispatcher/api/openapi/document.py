@@ -17,13 +17,13 @@ from pydantic.json_schema import models_json_schema
 from webhook_dispatcher import __version__
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
-from webhook_dispatcher.api.calls import FORM, Operation
+from webhook_dispatcher.api.calls import FORM, ForwardedOperation, Operation, PublicOperation
 from webhook_dispatcher.api.catalogue import CATALOGUE, message
 from webhook_dispatcher.api.openapi.sent import WEBHOOKS, WebhookEvent
 from webhook_dispatcher.api.operations.auth import OAuthError, OAuthToken
 from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
-from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
+from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD, Nothing
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES
 from webhook_dispatcher.web.router import PARAMETER
 
@@ -190,7 +190,7 @@ def refusals_of(operation: Operation) -> tuple[int, ...]:
         found += WITH_BODY
     if operation.idempotency != "none":
         found += WITH_KEY
-    if operation.is_forwarded:
+    if _is_forwarded(operation):
         found += WITH_UPSTREAM
     return tuple(sorted(set(found), reverse=True))
 
@@ -205,16 +205,25 @@ def _operation(operation: Operation) -> Object:
     }
     if operation.limit == "token":
         described["security"] = []
-    if operation.body is not None:
+    if operation.takes_body and operation.input is not Nothing:
+        form = _form(operation) or operation.input
         content = {
-            kind: {"schema": _ref("schemas", (operation.form if kind == FORM else None) or operation.body)}
+            kind: {"schema": _ref("schemas", form if kind == FORM else operation.input)}
             for kind in operation.content_types
         }
         described["requestBody"] = {"required": True, "content": content}
-    elif operation.is_forwarded and operation.takes_body:
+    elif operation.takes_body and _is_forwarded(operation):
         body = {"schema": _ref("schemas", "ForwardedBody")}
         described["requestBody"] = {"content": dict.fromkeys(operation.content_types, body)}
     return described
+
+
+def _is_forwarded(operation: Operation) -> bool:
+    return isinstance(operation, ForwardedOperation)
+
+
+def _form(operation: Operation) -> type[BaseModel] | None:
+    return operation.form if isinstance(operation, PublicOperation) else None
 
 
 def _tag(operation: Operation) -> str:
@@ -226,8 +235,8 @@ def _parameters(operation: Operation) -> list[Object]:
         {"name": name, "in": "path", "required": True, "schema": PARAMETERS[name]}
         for name in PARAMETER.findall(operation.template)
     ]
-    if operation.query is not None:
-        found += _query(operation.query)
+    if not operation.takes_body:
+        found += _query(operation.input)
     if operation.idempotency != "none":
         found.append(_ref("parameters", f"{operation.idempotency.capitalize()}Key"))
     return [*found, _ref("parameters", "Accept-Language"), _ref("parameters", "RequestId")]
@@ -245,14 +254,14 @@ def _responses(operation: Operation) -> Object:
         by_status[CATALOGUE[code].status or 422].append(code)
     successes = {str(status): _success(operation, status) for status in operation.statuses}
     refused = {str(status): _refusals(found, operation) for status, found in sorted(by_status.items())}
-    others = {"4XX": _refusals((), operation)} if operation.is_forwarded else {}
+    others = {"4XX": _refusals((), operation)} if _is_forwarded(operation) else {}
     return successes | refused | others
 
 
 def _success(operation: Operation, status: int) -> Object:
     """Describe the envelope of a success."""
-    is_command = status == 202 and not operation.is_forwarded
-    data: Object = {} if operation.is_forwarded else {"type": "object"}
+    is_command = status == 202 and not _is_forwarded(operation)
+    data: Object = {} if _is_forwarded(operation) else {"type": "object"}
     if (model := _answer_at(operation, status)) is not None:
         data = _ref("schemas", model)
     meta = _ref("schemas", "Meta")
@@ -273,7 +282,7 @@ def _success(operation: Operation, status: int) -> Object:
 
 
 def _answer_at(operation: Operation, status: int) -> type[BaseModel] | None:
-    if status == 202 and not operation.is_forwarded:
+    if status == 202 and not _is_forwarded(operation):
         return Accepted
     return (operation.created if status == 201 else None) or operation.answer
 
@@ -283,7 +292,7 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
     errors = [_ref("schemas", f"Error{code}") for code in found]
     statuses = {CATALOGUE[code].status for code in found}
     kind = "oneOf"
-    if operation is not None and operation.is_forwarded and statuses <= set(range(400, 500)):
+    if operation is not None and _is_forwarded(operation) and statuses <= set(range(400, 500)):
         errors, kind = [*errors, _ref("schemas", "UpstreamError")], "anyOf"
     headers = [*(_limit_headers(operation) if operation else ())]
     headers += [name for status, name in ((401, "WWW-Authenticate"), (405, "Allow")) if status in statuses]
@@ -301,7 +310,7 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
 
 def _either(operation: Operation | None, schema: Object, of_form: type[BaseModel]) -> Object:
     """Describe an answer: in the envelope, or to who asks with a form in that form's own way."""
-    if operation is None or operation.form is None:
+    if operation is None or _form(operation) is None:
         return schema
     return {"oneOf": [schema, _ref("schemas", of_form)]}
 
@@ -324,7 +333,7 @@ def _errors(operations: Sequence[Operation]) -> Object:
     leaving = {code for operation in operations for code in refusals_of(operation)}
     leaving |= set(WITHOUT_OPERATION.values())
     errors = {f"Error{code}": _error(code) for code in sorted(leaving, reverse=True)}
-    if any(operation.is_forwarded for operation in operations):
+    if any(map(_is_forwarded, operations)):
         errors["UpstreamError"] = _upstream_error()
     return errors
 
@@ -400,9 +409,10 @@ def _models(operations: Sequence[Operation]) -> Object:
         (OAuthError, "serialization"): None,
     }
     for operation in operations:
-        for model in (operation.body, operation.form):
-            if model is not None:
-                used[model, "validation"] = None
+        if operation.takes_body and operation.input is not Nothing:
+            used[operation.input, "validation"] = None
+        if (form := _form(operation)) is not None:
+            used[form, "validation"] = None
         for model in (operation.answer, operation.created):
             if model is not None:
                 used[model, "serialization"] = None

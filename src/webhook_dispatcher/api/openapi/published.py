@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
-from webhook_dispatcher.api.calls import NO_HEADERS, Operation, Request, Response
+from webhook_dispatcher.api.calls import NO_HEADERS, Head, Operation, PublicOperation, Response
 from webhook_dispatcher.api.openapi.document import document
 from webhook_dispatcher.api.openapi.document_page import STYLE, page
+from webhook_dispatcher.api.validation import Nothing
 
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = (
@@ -30,13 +31,13 @@ _TAG = re.compile(r'"[^"]*"|\*')
 _NOT_AT_ALL = re.compile(r"[qQ]=0(?:\.0*)?")
 
 
-def published(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+def published(operations: Sequence[Operation]) -> tuple[PublicOperation[Nothing], ...]:
     """Return what shows these operations to whoever asks."""
-    shown = Text(lambda: orjson.dumps(document(operations)), "application/json")
-    visible = Text(lambda: page(document(operations)).encode(), "text/html; charset=utf-8", PAGE_HEADERS)
+    as_json = Text(lambda: orjson.dumps(document(operations)), "application/json")
+    as_page = Text(lambda: page(document(operations)).encode(), "text/html; charset=utf-8", PAGE_HEADERS)
     return (
-        Operation("GET", "/openapi.json", "readDocument", shown.give, limit="none"),
-        Operation("GET", "/docs", "showDocument", visible.give, limit="none"),
+        PublicOperation("GET", "/openapi.json", "readDocument", Nothing, as_json.give),
+        PublicOperation("GET", "/docs", "showDocument", Nothing, as_page.give),
     )
 
 
@@ -47,17 +48,17 @@ class Text:
         self._make, self._kind, self._headers = make, kind, headers
         self._made: _Made | None = None
 
-    async def give(self, request: Request) -> Response:
+    async def give(self, head: Head, _: Nothing) -> Response:
         """Give it as the client takes it, or say that it has not changed."""
         if (made := self._made) is None:
             # In a thread: other requests do not wait for it. Whoever asks meanwhile makes the same once more.
             made = self._made = await asyncio.to_thread(lambda: _Made(self._make()))
         # Weak (RFC 9110 8.8.1): it is the same for both encodings.
         headers = {**FOR_A_WHILE, **self._headers, "ETag": f"W/{made.tag}"}
-        known = _TAG.findall(request.headers.get("If-None-Match", ""))
+        known = _TAG.findall(head.headers.get("If-None-Match", ""))
         if made.tag in known or known == ["*"]:
             return Response(b"", 304, headers, language="en", page=self._kind)
-        if _takes_gzip(request.headers.get("Accept-Encoding", "")):
+        if _takes_gzip(head.headers.get("Accept-Encoding", "")):
             headers["Content-Encoding"] = "gzip"
             return Response(made.compressed, headers=headers, language="en", page=self._kind)
         return Response(made.text, headers=headers, language="en", page=self._kind)

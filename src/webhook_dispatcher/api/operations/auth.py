@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 from pydantic import ConfigDict, Field
 
 from webhook_dispatcher.api.admission import headers_of_limits
-from webhook_dispatcher.api.calls import JSON, ApiError, Request, Response
+from webhook_dispatcher.api.calls import JSON, ApiError, Head, Response
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
 from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.shares import Databases
@@ -119,18 +119,18 @@ class Issuing:
         self._databases = databases
         self._limits = limits
 
-    async def issue(self, request: Request) -> Response:
+    async def issue(self, head: Head, body: TokenRequest | TokenForm) -> Response:
         """Issue a token. ApiError: a limit is reached, the credentials are wrong, or the key is revoked."""
-        given = _given(request)
-        client_id = ClientId.parse(given.client_id)
+        credentials = _credentials(head, body)
+        client_id = ClientId.parse(credentials.client_id)
         named = self._databases.named(client_id.shard) if client_id else None
         shares = named or self._databases.first
-        share = shares.issuing.of(request.address)
-        secret = ClientSecret.parse(given.client_secret)
+        share = shares.issuing.of(head.address)
+        secret = ClientSecret.parse(credentials.client_secret)
         token = AccessToken.from_random(
             secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None
         )
-        subjects = self._subjects(request.address, given)
+        subjects = self._subjects(head.address, credentials.client_id)
         issued = await Tokens(share).issue(
             str(client_id) if client_id and named else "",
             secret.hash if secret else NOBODY,
@@ -145,17 +145,17 @@ class Issuing:
         if issued.expires_at is None:
             raise ApiError(KEY_REVOKED if issued.state == "revoked" else WRONG_CREDENTIALS, headers=headers)
         shares.note_issued(token.hash, share)
-        given_out = {
+        fields = {
             "access_token": token.revealed,
             "token_type": "Bearer",
             "expires_in": int(LIFETIME.total_seconds()),
         }
-        if isinstance(request.body, TokenForm):
-            return Response(write(OAuthToken, **given_out), headers=headers | NOT_KEPT, page=JSON)
-        return Response(write(TokenAnswer, **given_out, expires_at=issued.expires_at), headers=headers)
+        if isinstance(body, TokenForm):
+            return Response(write(OAuthToken, **fields), headers=headers | NOT_KEPT, page=JSON)
+        return Response(write(TokenAnswer, **fields, expires_at=issued.expires_at), headers=headers)
 
-    def _subjects(self, address: Address, given: Credentials) -> _Subjects:
-        client = f"client:{hashlib.sha256(given.client_id.encode()).hexdigest()}"
+    def _subjects(self, address: Address, client_id: str) -> _Subjects:
+        client = f"client:{hashlib.sha256(client_id.encode()).hexdigest()}"
         return _Subjects(
             Subject(client, self._limits.client),
             Subject(f"{client}:{subjects_of(address)[0]}", self._limits.client),
@@ -179,20 +179,18 @@ def _of_address(address: Address, limit: Limit) -> dict[str, Subject]:
     return {name: Subject(f"ip:{subject}", each) for subject, (name, each) in named}
 
 
-def _given(request: Request) -> Credentials:
-    if isinstance(request.body, TokenRequest):
-        return Credentials(request.body.client_id, request.body.client_secret)
-    assert isinstance(request.body, TokenForm)
-    basic = _basic(request)
-    if basic is not None and request.body.client_id in (None, basic.client_id):
-        return basic
-    return Credentials(request.body.client_id or "", request.body.client_secret or "")
+def _credentials(head: Head, body: TokenRequest | TokenForm) -> Credentials:
+    if isinstance(body, TokenForm):
+        basic = _basic(head)
+        if basic is not None and body.client_id in (None, basic.client_id):
+            return basic
+    return Credentials(body.client_id or "", body.client_secret or "")
 
 
-def _basic(request: Request) -> Credentials | None:
+def _basic(head: Head) -> Credentials | None:
     """Read HTTP Basic; both halves are encoded as forms are (RFC 6749 2.3.1)."""
-    given = request.headers.getall("Authorization", [])
-    scheme, _, encoded = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    values = head.headers.getall("Authorization", [])
+    scheme, _, encoded = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     if scheme.lower() != "basic" or len(encoded) > 512:
         return None
     try:

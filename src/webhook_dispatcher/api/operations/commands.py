@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from pydantic.alias_generators import to_camel
 
-from webhook_dispatcher.api.calls import ApiError, CommandAccepted, Request, Response
+from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
     INTERNAL,
@@ -29,8 +29,8 @@ from webhook_dispatcher.api.catalogue import (
     STATE_FORBIDS,
     TOO_MANY_COMMANDS,
 )
-from webhook_dispatcher.api.operations.models import Instant, told_reason, write
-from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.api.operations.models import Instant, public_reason, write
+from webhook_dispatcher.api.validation import Model, Nothing
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.storage.api import held_rotation
@@ -94,60 +94,64 @@ class CommandIds:
         return number if number <= MAX_ID else None
 
 
-async def _ids(request: Request) -> CommandIds:
-    return CommandIds(await Deliveries(request.database).cursor_key())
+async def _ids(caller: Caller) -> CommandIds:
+    return CommandIds(await Deliveries(caller.database).cursor_key())
 
 
-async def show(request: Request) -> Response:
+async def show(request: Request, _: Nothing) -> Response:
     """Show one of the merchant's own commands; any other is not found."""
-    ids = await _ids(request)
-    command_id = ids.number(request.parameters["id"])
-    command = None if command_id is None else await _read(request, command_id)
+    ids = await _ids(request.caller)
+    number = ids.number(request.head.parameters["id"])
+    command = None if number is None else await _read(request.caller, number)
     if command is None:
         raise ApiError(NOT_FOUND)
     result = (
         None if command.result is None else {to_camel(name): each for name, each in command.result.items()}
     )
-    shown = ids.shown(command.id)
-    return Response(write(CommandAnswer, command, command_id=shown, result=result, error_code=_told(command)))
+    command_id, code = ids.shown(command.id), _public_code(command)
+    return Response(write(CommandAnswer, command, command_id=command_id, result=result, error_code=code))
 
 
-async def answer_of(request: Request, outcome: Response | CommandAccepted) -> Response:
-    """Wait for the outcome of a command, if one was given, and answer with it; else return the answer."""
+async def response_of(
+    caller: Caller,
+    outcome: Response | CommandAccepted,
+    write_outcome: Callable[[OwnCommand], bytes] | None = None,
+) -> Response:
+    """Return the response, or where a command was given, wait for its outcome and respond with that.
+
+    write_outcome: the operation's; without it, the command is not waited for.
+    """
     if isinstance(outcome, Response):
         return outcome
-    command = await _ended(request, outcome.command_id)
-    if command.status in _OPEN or request.operation.outcome is None:
-        shown = (await _ids(request)).shown(command.id)
-        answer = Response(write(Accepted, command_id=shown, status=command.status), 202)
+    patience = 0.0 if write_outcome is None else PATIENCE_SECONDS
+    command = await _ended(caller, outcome.command_id, patience)
+    if command.status in _OPEN or write_outcome is None:
+        command_id = (await _ids(caller)).shown(command.id)
+        response = Response(write(Accepted, command_id=command_id, status=command.status), 202)
     else:
-        answer = _rendered(request, command, outcome)
-    return answer._replace(headers={**answer.headers, **outcome.headers}, language=outcome.language)
+        _refuse_unless_done(command, outcome)
+        response = Response(write_outcome(command))
+    return response._replace(headers={**response.headers, **outcome.headers}, language=outcome.language)
 
 
-def _rendered(request: Request, command: OwnCommand, given: CommandAccepted) -> Response:
-    """Say what became of a command, as its operation shows it."""
+def _refuse_unless_done(command: OwnCommand, accepted: CommandAccepted) -> None:
     if command.status is CommandStatus.WITHDRAWN:
-        raise ApiError(STATE_FORBIDS, headers=given.headers, language=given.language)
+        raise ApiError(STATE_FORBIDS, headers=accepted.headers, language=accepted.language)
     if command.status is CommandStatus.REJECTED:
-        code = _told(command)
+        code = _public_code(command)
         if code is None:
             _log.error(
                 "command.rejected", id=command.id, code=command.error_code, error=command.error_message
             )
-        raise ApiError(code or INTERNAL, headers=given.headers, language=given.language)
-    outcome = request.operation.outcome
-    assert outcome is not None
-    return Response(outcome(command))
+        raise ApiError(code or INTERNAL, headers=accepted.headers, language=accepted.language)
 
 
-async def _ended(request: Request, command_id: int) -> OwnCommand:
+async def _ended(caller: Caller, command_id: int, patience: float) -> OwnCommand:
     """Return the command when it has ended, or as it is when that takes too long."""
     loop, pause = asyncio.get_running_loop(), FIRST_LOOK_SECONDS
-    patience = PATIENCE_SECONDS if request.operation.outcome is not None else 0.0
     deadline = loop.time() + patience
     while True:
-        command = await _read(request, command_id)
+        command = await _read(caller, command_id)
         assert command is not None, "commands are kept for a year"
         left = deadline - loop.time()
         if command.status not in _OPEN or left <= 0:
@@ -157,14 +161,14 @@ async def _ended(request: Request, command_id: int) -> OwnCommand:
         pause = min(pause * 1.5, MAX_LOOK_SECONDS)
 
 
-async def when_held(request: Request, carry_out: Callable[[], Awaitable[T]]) -> T:
+async def when_held(caller: Caller, carry_out: Callable[[], Awaitable[T]]) -> T:
     """Carry a request out that may have to wait for a pause, which is given in a transaction of its own.
 
     ApiError where events are not kept back in time: nothing but the pause was done; the client asks again.
     """
 
     async def pause() -> None:
-        unless_refused(await Endpoints(request.database).ask(request.token, CommandName.PAUSE))
+        unless_refused(await Endpoints(caller.database).ask(caller.token, CommandName.PAUSE))
 
     try:
         return await held_rotation.when_held(carry_out, pause)
@@ -174,30 +178,25 @@ async def when_held(request: Request, carry_out: Callable[[], Awaitable[T]]) -> 
         ) from None
 
 
-async def _read(request: Request, command_id: int) -> OwnCommand | None:
-    command = await Endpoints(request.database).command(request.token, command_id)
+async def _read(caller: Caller, command_id: int) -> OwnCommand | None:
+    command = await Endpoints(caller.database).command(caller.token, command_id)
     if command is None or command.result is None or "reason" not in command.result:
         return command
-    reason = told_reason(command.result.get("outcome"), command.result["reason"])
+    reason = public_reason(command.result.get("outcome"), command.result["reason"])
     return replace(command, result={**command.result, "reason": reason})
 
 
-def _told(command: OwnCommand) -> int | None:
+def _public_code(command: OwnCommand) -> int | None:
     """Return the code of a rejected command, if a merchant may be told it; any other is a fault of ours."""
     return command.error_code if command.error_code in COMMAND_CODES else None
 
 
 def unless_refused(command: NewCommand) -> CommandAccepted:
     """Return the command that was given, or refuse the request where the database did not take it."""
-    match command.result:
-        case CommandOutcome.GIVEN:
-            assert command.id is not None
-            return CommandAccepted(command.id)
-        case CommandOutcome.NOT_FOUND:
-            raise ApiError(DELIVERY_NOT_FOUND)
-        case CommandOutcome.TOO_MANY:
-            raise ApiError(
-                STATE_FORBIDS,
-                headers={"Retry-After": "1"},
-                extra={"cause": TOO_MANY_COMMANDS, "reason": TOO_MANY},
-            )
+    if command.id is not None:
+        return CommandAccepted(command.id)
+    if command.result is CommandOutcome.NOT_FOUND:
+        raise ApiError(DELIVERY_NOT_FOUND)
+    raise ApiError(
+        STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"cause": TOO_MANY_COMMANDS, "reason": TOO_MANY}
+    )

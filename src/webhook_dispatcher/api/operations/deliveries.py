@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import ApiError, CommandAccepted, Request, Response
+from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Head, Request, Response
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
@@ -20,11 +20,11 @@ from webhook_dispatcher.api.operations.models import (
     EXAMPLE_UNTIL,
     Instant,
     Moment,
-    told_reason,
+    public_reason,
     write,
     write_list,
 )
-from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.api.validation import Model, Nothing
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import EVENT_TYPES, KNOWN_TYPES, Event
 from webhook_dispatcher.storage.api.charges import ChargesNotIndexed
@@ -118,11 +118,11 @@ class OwnCursors:
     def __init__(self) -> None:
         self._known: dict[str | None, Cursors] = {}
 
-    async def of(self, request: Request) -> Cursors:
-        """Return the cursors of the database that a request is for."""
-        if request.admitted.shard not in self._known:
-            self._known[request.admitted.shard] = Cursors(await Deliveries(request.database).cursor_key())
-        return self._known[request.admitted.shard]
+    async def of(self, caller: Caller) -> Cursors:
+        """Return the cursors of a merchant's database."""
+        if caller.shard not in self._known:
+            self._known[caller.shard] = Cursors(await Deliveries(caller.database).cursor_key())
+        return self._known[caller.shard]
 
 
 class Lists:
@@ -131,56 +131,54 @@ class Lists:
     def __init__(self, cursors: OwnCursors) -> None:
         self._cursors = cursors
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request, query: DeliveriesQuery) -> Response:
         """List deliveries; a page may be short, and even empty, and have a cursor all the same."""
-        query = request.query
-        assert isinstance(query, DeliveriesQuery)
+        caller, language = request.caller, request.head.language
         if query.since is not None and query.until is not None and query.since >= query.until:
-            raise validation.refuse_field("until", "empty_window", request.language)
-        listing = Listing(LISTING, request.bearer.merchant_id, _filters(query))
-        cursors = await self._cursors.of(request)
+            raise validation.refuse_field("until", "empty_window", language)
+        listing = Listing(LISTING, caller.bearer.merchant_id, _filters(query))
+        cursors = await self._cursors.of(caller)
         position = NEWEST
         if query.cursor is not None:
             try:
                 position = cursors.position(listing, query.cursor)
             except CursorRefused:
-                raise validation.refuse_field("cursor", "cursor", request.language) from None
+                raise validation.refuse_field("cursor", "cursor", language) from None
         wanted = Filter(query.state, query.type, query.charge, query.since, query.until)
         with charges_refused():
-            page = await Deliveries(request.database).list(request.token, wanted, position, query.limit)
+            page = await Deliveries(caller.database).list(caller.token, wanted, position, query.limit)
         following = None if page.position is None else cursors.make(listing, page.position)
         return Response(write_list(DeliveryAnswer, page.deliveries), next_cursor=following)
 
 
-async def show(request: Request) -> Response:
+async def show(request: Request, _: Nothing) -> Response:
     """Show one delivery with its attempts and its payload, byte for byte as it is sent."""
-    found = await Deliveries(request.database).get(request.token, event_id_of(request))
+    caller = request.caller
+    found = await Deliveries(caller.database).get(caller.token, event_id_of(request.head))
     if found is None:
         raise ApiError(DELIVERY_NOT_FOUND)
     delivery = found.delivery
     event = Event(delivery.seq, delivery.event_id, "", delivery.type, delivery.created_at, found.object)
     attempts = b",".join(
-        write(AttemptAnswer, attempt, reason=told_reason(attempt.outcome, attempt.reason))
+        write(AttemptAnswer, attempt, reason=public_reason(attempt.outcome, attempt.reason))
         for attempt in found.attempts
     )
     shown = write(DeliveryAnswer, delivery)[:-1]
     return Response(b'%b,"attemptLog":[%b],"payload":%b}' % (shown, attempts, event.body()))
 
 
-async def retry(request: Request) -> CommandAccepted:
+async def retry(request: Request, _: Nothing) -> CommandAccepted:
     """Attempt a delivery again: a failed one now, a waiting one before its time."""
-    command = await Endpoints(request.database).ask(request.token, CommandName.RETRY, event_id_of(request))
-    return unless_refused(command)
+    caller, event_id = request.caller, event_id_of(request.head)
+    return unless_refused(await Endpoints(caller.database).ask(caller.token, CommandName.RETRY, event_id))
 
 
-async def retry_failed(request: Request) -> CommandAccepted:
+async def retry_failed(request: Request, window: RetryWindow) -> CommandAccepted:
     """Attempt all deliveries again that were given up in a span of time."""
-    window = request.body
-    assert isinstance(window, RetryWindow)
     if window.since >= window.until:
-        raise validation.refuse_field("until", "empty_window", request.language)
-    command = await Endpoints(request.database).ask(
-        request.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
+        raise validation.refuse_field("until", "empty_window", request.head.language)
+    command = await Endpoints(request.caller.database).ask(
+        request.caller.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
     )
     return unless_refused(command)
 
@@ -191,12 +189,12 @@ def retried(command: OwnCommand) -> bytes:
     return write(Retried, event_id=command.event_id, in_flight=in_flight)
 
 
-def event_id_of(request: Request) -> UUID:
+def event_id_of(head: Head) -> UUID:
     """Read the event's id; what is no UUID is a field that is not valid."""
-    text = request.parameters["eventId"]
+    text = head.parameters["eventId"]
     # UUID() takes braces, prefixes and the digits of other scripts, too.
     if not _UUID.fullmatch(text):
-        raise validation.refuse_field("eventId", "uuid", request.language)
+        raise validation.refuse_field("eventId", "uuid", head.language)
     return UUID(text)
 
 

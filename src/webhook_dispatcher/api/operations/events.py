@@ -61,20 +61,19 @@ class Feed:
     def __init__(self, cursors: OwnCursors) -> None:
         self._cursors = cursors
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request, query: EventsQuery) -> Response:
         """Give the next events; there is always a cursor to go on with, also behind the last of them."""
-        query = request.query
-        assert isinstance(query, EventsQuery)
+        language = request.head.language
         if query.cursor is not None and query.since is not None:
-            raise validation.refuse_field("since", "cursor_and_since", request.language)
-        cursors = await self._cursors.of(request)
-        listing = Listing(LISTING, request.bearer.merchant_id, {})
+            raise validation.refuse_field("since", "cursor_and_since", language)
+        cursors = await self._cursors.of(request.caller)
+        listing = Listing(LISTING, request.caller.bearer.merchant_id, {})
         bookmark = None
         if query.cursor is not None:
             try:
                 bookmark = Bookmark(*cursors.position(listing, query.cursor))
             except CursorRefused:
-                raise validation.refuse_field("cursor", "cursor", request.language) from None
+                raise validation.refuse_field("cursor", "cursor", language) from None
         page = await _read(request, bookmark, query)
         following = page.following
         position = [following.xid, following.seq, following.server, following.timeline, following.kept_xid]
@@ -83,12 +82,13 @@ class Feed:
 
 
 async def _read(request: Request, bookmark: Bookmark | None, query: EventsQuery) -> FeedPage:
+    caller, language = request.caller, request.head.language
     try:
-        return await Events(request.database).list(request.token, bookmark, query.since, query.limit)
+        return await Events(caller.database).list(caller.token, bookmark, query.since, query.limit)
     except BookmarkElsewhere:
-        raise validation.refuse_field("cursor", "cursor_elsewhere", request.language) from None
+        raise validation.refuse_field("cursor", "cursor_elsewhere", language) from None
     except BookmarkExpired:
-        raise validation.refuse_field("cursor", "cursor_expired", request.language) from None
+        raise validation.refuse_field("cursor", "cursor_expired", language) from None
     except FeedNotIndexed:
         raise ApiError(NO_SUCH_PATH) from None
     except ServerChanged as error:

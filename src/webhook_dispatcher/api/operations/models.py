@@ -53,7 +53,7 @@ def write_list(model: type[Model], sources: Iterable[object]) -> bytes:
     return orjson.dumps(shown, default=_as_text, option=orjson.OPT_PASSTHROUGH_DATETIME)
 
 
-def told_reason(outcome: str | None, reason: str | None) -> str | None:
+def public_reason(outcome: str | None, reason: str | None) -> str | None:
     """Return why an attempt failed, as merchants are told; operators read the reason itself."""
     return BLOCKED_REASON if outcome == Outcome.BLOCKED else reason
 

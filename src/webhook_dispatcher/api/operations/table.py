@@ -1,6 +1,6 @@
 """All operations, in one table: what is routed, limited, validated, documented and tested."""
 
-from webhook_dispatcher.api.calls import FORM, JSON, Operation
+from webhook_dispatcher.api.calls import FORM, JSON, MerchantOperation, Operation, PublicOperation
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
     INVALID_URL,
@@ -13,6 +13,7 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.operations import auth, charges, commands, deliveries, events, webhook
 from webhook_dispatcher.api.shares import Databases
+from webhook_dispatcher.api.validation import Nothing
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import Guard
 
@@ -27,14 +28,14 @@ def table(
 
 
 def _feed(cursors: deliveries.OwnCursors) -> Operation:
-    return Operation(
+    return MerchantOperation(
         "GET",
         "/v1/events",
         "listEvents",
+        events.EventsQuery,
         events.Feed(cursors).list,
         summary="Read events, delivered or not, in an order that skips nothing, from where you had come to.",
         refusals=(NO_SUCH_PATH,),
-        query=events.EventsQuery,
         answer=events.EventAnswer,
         is_list=True,
         meta=(events.DELAYED,),
@@ -48,76 +49,80 @@ def _operations(
     putting = webhook.Putting(guard)
     lists = deliveries.Lists(cursors)
     return (
-        Operation(
+        PublicOperation[auth.TokenRequest | auth.TokenForm](
             "POST",
             "/v1/auth/token",
             "issueToken",
+            auth.TokenRequest,
             issuing.issue,
             summary="Exchange credentials for an access token of one hour.",
             refusals=(WRONG_CREDENTIALS, KEY_REVOKED),
-            body=auth.TokenRequest,
             form=auth.TokenForm,
             answer=auth.TokenAnswer,
             limit="token",
             content_types=(JSON, FORM),
             max_body=auth.MAX_BODY_BYTES,
         ),
-        Operation(
+        MerchantOperation(
             "GET",
             "/v1/charges/{id}",
             "readCharge",
+            Nothing,
             charges.show,
             summary="Read a charge, as its latest event tells it.",
             refusals=(NOT_FOUND,),
         ),
-        Operation(
+        MerchantOperation(
             "GET",
             "/v1/webhook",
             "readWebhook",
+            Nothing,
             webhook.show,
             summary="Read where events are sent, and how that fares.",
             refusals=(NOT_CONFIGURED,),
             answer=webhook.WebhookAnswer,
             shows_endpoint=True,
         ),
-        Operation(
+        MerchantOperation(
             "PUT",
             "/v1/webhook",
             "putWebhook",
+            webhook.WebhookUrl,
             putting.put,
             summary="Set the URL that events go to; the first time, a signing secret is made and told once.",
             refusals=(INVALID_URL,),
-            body=webhook.WebhookUrl,
             answer=webhook.WebhookAnswer,
             created=webhook.CreatedWebhook,
             idempotency="accepted",
             statuses=(200, 201),
         ),
-        Operation(
+        MerchantOperation(
             "DELETE",
             "/v1/webhook",
             "deleteWebhook",
+            Nothing,
             webhook.remove,
             summary="Stop sending events, and forget URL and secret.",
             refusals=(NOT_CONFIGURED,),
             answer=webhook.Removed,
             idempotency="accepted",
         ),
-        Operation(
+        MerchantOperation(
             "POST",
             "/v1/webhook/secret",
             "rotateSecret",
+            webhook.SecretRotation,
             webhook.rotate,
             summary="Make a new signing secret, which is told once; with `hold`, while nothing is sent.",
             refusals=(NOT_CONFIGURED, STATE_FORBIDS),
-            body=webhook.SecretRotation,
             answer=webhook.RotatedSecret,
             idempotency="required",
         ),
-        Operation(
+        MerchantOperation(
             "POST",
             "/v1/webhook/test",
             "testWebhook",
+            Nothing,
             webhook.test,
             summary="Send a test event, and say what came of it.",
             refusals=(NOT_CONFIGURED, STATE_FORBIDS),
@@ -126,10 +131,11 @@ def _operations(
             idempotency="required",
             statuses=(200, 202),
         ),
-        Operation(
+        MerchantOperation(
             "POST",
             "/v1/webhook/pause",
             "pauseWebhook",
+            Nothing,
             webhook.pause,
             summary="Keep events back, in order.",
             refusals=(NOT_CONFIGURED, STATE_FORBIDS),
@@ -138,10 +144,11 @@ def _operations(
             idempotency="required",
             statuses=(200, 202),
         ),
-        Operation(
+        MerchantOperation(
             "POST",
             "/v1/webhook/resume",
             "resumeWebhook",
+            Nothing,
             webhook.resume,
             summary="Send what was kept back, and go on.",
             refusals=(NOT_CONFIGURED, STATE_FORBIDS),
@@ -150,41 +157,43 @@ def _operations(
             idempotency="required",
             statuses=(200, 202),
         ),
-        Operation(
+        MerchantOperation(
             "GET",
             "/v1/deliveries",
             "listDeliveries",
+            deliveries.DeliveriesQuery,
             lists.list,
             summary="List deliveries, the newest first; a page may be short, even empty, and have a cursor.",
-            query=deliveries.DeliveriesQuery,
             answer=deliveries.DeliveryAnswer,
             is_list=True,
         ),
-        Operation(
+        MerchantOperation(
             "POST",
             "/v1/deliveries/retry",
             "retryDeliveries",
+            deliveries.RetryWindow,
             deliveries.retry_failed,
             summary="Attempt all deliveries again that were given up in a span of time.",
             refusals=(STATE_FORBIDS,),
-            body=deliveries.RetryWindow,
             answer=commands.Accepted,
             idempotency="required",
             statuses=(202,),
         ),
-        Operation(
+        MerchantOperation(
             "GET",
             "/v1/deliveries/{eventId}",
             "readDelivery",
+            Nothing,
             deliveries.show,
             summary="Read one delivery, with its attempts and its payload.",
             refusals=(DELIVERY_NOT_FOUND,),
             answer=deliveries.WholeDeliveryAnswer,
         ),
-        Operation(
+        MerchantOperation(
             "POST",
             "/v1/deliveries/{eventId}/retry",
             "retryDelivery",
+            Nothing,
             deliveries.retry,
             summary="Attempt a delivery again: a failed one now, a waiting one before its time.",
             refusals=(NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS),
@@ -193,10 +202,11 @@ def _operations(
             idempotency="required",
             statuses=(200, 202),
         ),
-        Operation(
+        MerchantOperation(
             "GET",
             "/v1/commands/{id}",
             "readCommand",
+            Nothing,
             commands.show,
             summary="Read how far a command has come.",
             refusals=(NOT_FOUND,),

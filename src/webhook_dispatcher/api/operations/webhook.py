@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 from pydantic import Field
 
-from webhook_dispatcher.api.calls import ApiError, CommandAccepted, Request, Response
+from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     NOT_CONFIGURED,
@@ -18,7 +18,7 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.models import Instant, write
-from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.api.validation import Model, Nothing
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
 from webhook_dispatcher.storage.api.endpoints import (
@@ -107,18 +107,18 @@ class TestResult(Model):
     reason: str | None
 
 
-async def show(request: Request) -> Response:
+async def show(request: Request, _: Nothing) -> Response:
     """Show where events are sent, as admission has read it."""
-    if request.admitted.endpoint is None:
+    if request.caller.endpoint is None:
         raise ApiError(NOT_CONFIGURED)
-    return Response(await _shown(request, WebhookAnswer, request.admitted.endpoint))
+    return Response(await _write(request.caller, WebhookAnswer, request.caller.endpoint))
 
 
-async def remove(request: Request) -> Response:
+async def remove(request: Request, _: Nothing) -> Response:
     """Stop sending, and forget URL and secret."""
-    endpoints = Endpoints(request.database)
-    owed = await endpoints.count_owed(request.token)
-    match await endpoints.remove(request.token):
+    endpoints, token = Endpoints(request.caller.database), request.caller.token
+    owed = await endpoints.count_owed(token)
+    match await endpoints.remove(token):
         case Removal.REMOVED:
             return Response(write(Removed, removed=True, failed=owed))
         case Removal.NOT_CONFIGURED:
@@ -131,62 +131,60 @@ class Putting:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    async def put(self, request: Request) -> Response:
+    async def put(self, request: Request, body: WebhookUrl) -> Response:
         """Change the URL, or create the endpoint with a secret of its own."""
-        assert isinstance(request.body, WebhookUrl)
-        url = request.body.url
-        if (fault := self._guard.find_fault(url)) is not None:
+        if (fault := self._guard.find_fault(body.url)) is not None:
             raise ApiError(INVALID_URL, extra={"reason": fault})
-        store = partial(Endpoints(request.database).put, request.token, url)
-        if (result := await store(None)) is not PutOutcome.NOT_CONFIGURED:
-            return await self._changed(request, result)
-        return await self._changed(request, *await _with_new_secret(request, store))
-
-    async def _changed(self, request: Request, result: PutOutcome, secret: Secret | None = None) -> Response:
-        endpoint = await _endpoint(request)
-        if result is not PutOutcome.CREATED or secret is None:
-            return Response(await _shown(request, WebhookAnswer, endpoint))
-        told, kept = [
-            await _shown(request, CreatedWebhook, endpoint, secret=shown)
-            for shown in (secret.revealed.decode(), None)
-        ]
-        return Response(told, 201, kept=kept)
+        caller = request.caller
+        store = partial(Endpoints(caller.database).put, caller.token, body.url)
+        if (result := await store(None)) is PutOutcome.NOT_CONFIGURED:
+            result, secret = await _with_new_secret(caller, store)
+            if result is PutOutcome.CREATED:
+                return await _created(caller, secret)
+        return Response(await _write(caller, WebhookAnswer, await _endpoint(caller)))
 
 
-async def rotate(request: Request) -> Response:
+async def _created(caller: Caller, secret: Secret) -> Response:
+    endpoint = await _endpoint(caller)
+    data, kept = [
+        await _write(caller, CreatedWebhook, endpoint, secret=text)
+        for text in (secret.revealed.decode(), None)
+    ]
+    return Response(data, 201, kept=kept)
+
+
+async def rotate(request: Request, body: SecretRotation) -> Response:
     """Make a new secret; with an overlap the one before goes on signing for so long.
 
     NotHeld: as long as events are to be kept back, and are not yet (commands.when_held).
     """
-    assert isinstance(request.body, SecretRotation)
-    overlap = timedelta(seconds=request.body.overlap_seconds) or None
-    await _endpoint(request)
-    store = partial(
-        Endpoints(request.database).rotate, request.token, overlap=overlap, hold=request.body.hold
-    )
-    rotated, secret = await _with_new_secret(request, store)
+    caller = request.caller
+    overlap = timedelta(seconds=body.overlap_seconds) or None
+    await _endpoint(caller)
+    store = partial(Endpoints(caller.database).rotate, caller.token, overlap=overlap, hold=body.hold)
+    rotated, secret = await _with_new_secret(caller, store)
     if rotated.result is Rotation.NOT_CONFIGURED:
         raise ApiError(NOT_CONFIGURED)
-    told, kept = (
-        write(RotatedSecret, rotated, secret=shown, previous_secret_until=rotated.previous_until)
-        for shown in (secret.revealed.decode(), None)
+    data, kept = (
+        write(RotatedSecret, rotated, secret=text, previous_secret_until=rotated.previous_until)
+        for text in (secret.revealed.decode(), None)
     )
-    return Response(told, kept=kept)
+    return Response(data, kept=kept)
 
 
-async def test(request: Request) -> CommandAccepted:
+async def test(request: Request, _: Nothing) -> CommandAccepted:
     """Send a test event."""
-    return await _give(request, CommandName.TEST_EVENT)
+    return await _give(request.caller, CommandName.TEST_EVENT)
 
 
-async def pause(request: Request) -> CommandAccepted:
+async def pause(request: Request, _: Nothing) -> CommandAccepted:
     """Keep events back, in order."""
-    return await _give(request, CommandName.PAUSE)
+    return await _give(request.caller, CommandName.PAUSE)
 
 
-async def resume(request: Request) -> CommandAccepted:
+async def resume(request: Request, _: Nothing) -> CommandAccepted:
     """Send what was kept back, and go on."""
-    return await _give(request, CommandName.RESUME)
+    return await _give(request.caller, CommandName.RESUME)
 
 
 def tested(command: OwnCommand) -> bytes:
@@ -200,31 +198,29 @@ def paused(command: OwnCommand) -> bytes:
     return write(Paused, paused=command.command == CommandName.PAUSE)
 
 
-async def _give(request: Request, command: CommandName) -> CommandAccepted:
-    await _endpoint(request)
-    return unless_refused(await Endpoints(request.database).ask(request.token, command))
+async def _give(caller: Caller, command: CommandName) -> CommandAccepted:
+    await _endpoint(caller)
+    return unless_refused(await Endpoints(caller.database).ask(caller.token, command))
 
 
-async def _endpoint(request: Request) -> OwnEndpoint:
-    if (endpoint := await Endpoints(request.database).read(request.token)) is None:
+async def _endpoint(caller: Caller) -> OwnEndpoint:
+    if (endpoint := await Endpoints(caller.database).read(caller.token)) is None:
         raise ApiError(NOT_CONFIGURED)
     return endpoint
 
 
-async def _shown(
-    request: Request, model: type[WebhookAnswer], endpoint: OwnEndpoint, **more: object
-) -> bytes:
-    waiting = await Endpoints(request.database).count_owed(request.token)
+async def _write(caller: Caller, model: type[WebhookAnswer], endpoint: OwnEndpoint, **more: object) -> bytes:
+    waiting = await Endpoints(caller.database).count_owed(caller.token)
     return write(model, endpoint, waiting=waiting, **more)
 
 
 async def _with_new_secret(
-    request: Request, store: Callable[[SealedSecret], Awaitable[Stored]]
+    caller: Caller, store: Callable[[SealedSecret], Awaitable[Stored]]
 ) -> tuple[Stored, Secret]:
     """Make a secret and store it sealed, or refuse the request while there is nothing to seal it with."""
     try:
         return await store_new_secret(
-            request.bearer.merchant_id, Endpoints(request.database).sealing_key, store
+            caller.bearer.merchant_id, Endpoints(caller.database).sealing_key, store
         )
     except NotSealed as error:
         _log.error("secret.unsealed", reason=str(error))
