@@ -4,7 +4,7 @@ from typing import cast
 from uuid import UUID
 
 from webhook_dispatcher.app.clock import SystemClock
-from webhook_dispatcher.console.calls import Route
+from webhook_dispatcher.console.calls import AnyRoute
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.console.table import Parts, table
 from webhook_dispatcher.diagnosis.explanation import Rules
@@ -16,7 +16,7 @@ from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 
 
-def routes() -> list[Route]:
+def routes() -> list[AnyRoute]:
     """Return every route that the program has; nothing of it is asked."""
     nothing = cast(Database, None)
     hold = load_settings({}).unconfigured_hold
@@ -38,7 +38,7 @@ def routes() -> list[Route]:
     )
 
 
-def path_of(route: Route, merchant: str = "m1", event: UUID = EVENT, command: int = 1) -> str:
+def path_of(route: AnyRoute, merchant: str = "m1", event: UUID = EVENT, command: int = 1) -> str:
     """Return a path that a route answers."""
     [static, *_] = StaticFiles().paths()
     path = route.template

@@ -2,19 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.domain.account import Role, SessionToken
 from webhook_dispatcher.storage.console.sessions import Browser, Person
-
-
-class Access(StrEnum):
-    """Who may ask for a page; the database asks again."""
-
-    ANYBODY = "anybody"
-    SIGNED_IN = "signed_in"
-    OPERATOR = "operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +22,15 @@ class SignedIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A request that may be carried out.
-
-    parameters: of the path. query, form: their fields, each with all its values. proxy_name: whom a trusted
-    proxy has signed in.
-    """
+class PublicRequest:
+    """A request of anybody. parameters: of the path. query, form: their fields, each with all its values."""
 
     path: str
     reader: Reader
     browser: Browser
-    session: SignedIn | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    form: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    proxy_name: str | None = None
-
-    @property
-    def signed_in(self) -> SignedIn:
-        """The session, of a page that is for people who are signed in."""
-        assert self.session is not None
-        return self.session
-
-    @property
-    def key(self) -> bytes:
-        """The hash of its session, by which statements find who asks."""
-        return self.signed_in.token.hash
+    parameters: Mapping[str, str]
+    query: Mapping[str, Sequence[str]] = field(repr=False)
+    form: Mapping[str, Sequence[str]] = field(repr=False)
 
     def given(self, name: str) -> str:
         """Return one field of the query, without blanks around it; empty where it is not there."""
@@ -69,6 +43,18 @@ class Request:
 
 def _first(fields: Mapping[str, Sequence[str]], name: str) -> str:
     return fields[name][0] if fields.get(name) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(PublicRequest):
+    """A request of a person who is signed in."""
+
+    session: SignedIn
+
+    @property
+    def key(self) -> bytes:
+        """The hash of its session, by which statements find who asks."""
+        return self.session.token.hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +86,40 @@ class Content:
 
 
 Response = Page | Redirect | Content
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """A method and a path, whom it is for, and what answers."""
+class Row:
+    """What the table says of every route."""
 
     method: str
     template: str
-    handler: Handler
-    access: Access = Access.SIGNED_IN
 
     @property
     def name(self) -> str:
         """Its name in the log: no part of it comes from the request."""
         return f"{self.method} {self.template}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicRoute(Row):
+    """A method and a path that are for anybody, and what answers."""
+
+    handler: Callable[[PublicRequest], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Row):
+    """A method and a path that are for people who are signed in, and what answers.
+
+    role: OPERATOR: they are for operators alone; the database asks again.
+    """
+
+    handler: Callable[[Request], Awaitable[Response]]
+    role: Role = Role.VIEWER
+
+
+AnyRoute = PublicRoute | Route
 
 
 class HttpError(Exception):

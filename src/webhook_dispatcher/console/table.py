@@ -3,7 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webhook_dispatcher.console.calls import Access, Content, HttpError, Request, Response, Route
+from webhook_dispatcher.console.calls import (
+    AnyRoute,
+    Content,
+    HttpError,
+    PublicRequest,
+    PublicRoute,
+    Response,
+    Route,
+)
 from webhook_dispatcher.console.pages.account import AccountPages
 from webhook_dispatcher.console.pages.acts import ActPages
 from webhook_dispatcher.console.pages.commands import CommandPages
@@ -18,6 +26,7 @@ from webhook_dispatcher.console.pages.signing import Signing
 from webhook_dispatcher.console.passwords import PasswordHasher
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.diagnosis.explanation import Rules
+from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.actions import Actions
@@ -32,7 +41,7 @@ from webhook_dispatcher.storage.console.search import Search
 from webhook_dispatcher.storage.console.sessions import Sessions
 from webhook_dispatcher.transport.guard import Guard
 
-ANYBODY, OPERATOR = Access.ANYBODY, Access.OPERATOR
+OPERATOR = Role.OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Parts:
     readiness: Callable[[], Sequence[str]]
 
 
-def table(parts: Parts) -> Sequence[Route]:
+def table(parts: Parts) -> Sequence[AnyRoute]:
     """Return all routes."""
     database = parts.database
     sessions, actions, commands = Sessions(database), Actions(database), Commands(database)
@@ -65,8 +74,8 @@ def table(parts: Parts) -> Sequence[Route]:
     health = HealthPage(Healths(database), parts.clock, parts.guard, parts.installation, parts.settings)
     account = AccountPages(sessions, hasher)
     return (
-        Route("GET", "/sign-in", signing.show, ANYBODY),
-        Route("POST", "/sign-in", signing.sign_in, ANYBODY),
+        PublicRoute("GET", "/sign-in", signing.show),
+        PublicRoute("POST", "/sign-in", signing.sign_in),
         Route("POST", "/sign-out", signing.sign_out),
         Route("GET", "/", OverviewPage(Overviews(database)).show),
         Route("GET", "/deliveries", DeliveryLog(deliveries, merchants).show),
@@ -102,25 +111,25 @@ def table(parts: Parts) -> Sequence[Route]:
     )
 
 
-def _of_nobody(static: StaticFiles, readiness: Callable[[], Sequence[str]]) -> Sequence[Route]:
+def _of_nobody(static: StaticFiles, readiness: Callable[[], Sequence[str]]) -> Sequence[PublicRoute]:
     """Return the routes that need no session and no database."""
 
-    async def file(request: Request) -> Response:
+    async def file(request: PublicRequest) -> Response:
         if (found := static.find(request.parameters["file"])) is None:
             raise HttpError(404, "not_found")
         return Content(found.body, found.content_type, is_kept=True)
 
-    async def alive(request: Request) -> Response:
+    async def alive(request: PublicRequest) -> Response:
         return Content(b"ok\n")
 
-    async def ready(request: Request) -> Response:
+    async def ready(request: PublicRequest) -> Response:
         reasons = readiness()
         return Content(
             "".join(f"{reason}\n" for reason in reasons or ["ready"]).encode(), status=503 if reasons else 200
         )
 
     return (
-        Route("GET", "/static/{file}", file, ANYBODY),
-        Route("GET", "/healthz", alive, ANYBODY),
-        Route("GET", "/readyz", ready, ANYBODY),
+        PublicRoute("GET", "/static/{file}", file),
+        PublicRoute("GET", "/healthz", alive),
+        PublicRoute("GET", "/readyz", ready),
     )

@@ -16,10 +16,12 @@ from aiohttp.web_response import Response as HttpResponse
 from webhook_dispatcher.console import cookies, security
 from webhook_dispatcher.console.authenticator import Authenticator
 from webhook_dispatcher.console.calls import (
-    Access,
+    AnyRoute,
     Content,
     HttpError,
     Page,
+    PublicRequest,
+    PublicRoute,
     Redirect,
     Request,
     Response,
@@ -29,7 +31,7 @@ from webhook_dispatcher.console.calls import (
 )
 from webhook_dispatcher.console.reader import Reader, reader_of
 from webhook_dispatcher.console.rendering import Renderer
-from webhook_dispatcher.domain.account import SessionToken
+from webhook_dispatcher.domain.account import Role, SessionToken
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage.console.database import IdleTooLong, NotAllowed, SessionOver
@@ -100,7 +102,7 @@ class Console:
 
     def __init__(
         self,
-        router: Router[Route],
+        router: Router[AnyRoute],
         authenticator: Authenticator,
         overviews: Overviews,
         renderer: Renderer,
@@ -160,7 +162,7 @@ class Console:
         began = self._clock.elapsed()
         return Call(reader_of(None, accepted), began, f"{int(self._clock.unix())}-{self._count}")
 
-    def _find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    def _find(self, method: str, path: str) -> tuple[AnyRoute, Mapping[str, str]]:
         try:
             return self._router.find(method, path)
         except NoSuchPath:
@@ -169,13 +171,13 @@ class Console:
             raise HttpError(405, "method", allow=error.allow) from None
 
     async def _carry_out(self, call: Call, request: BaseRequest) -> Response:
-        """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
+        """Go through all steps in their order: each is given what those before it found, or refuses."""
         path = examine(request)
         if expects_continue(request):
             raise RequestRefused(Fault.EXPECTATION)
         route, parameters = self._find(request.method, path)
         call.route, call.is_refresh = route.name, REFRESH in request.headers
-        if route.access is not Access.ANYBODY or request.method == "POST":
+        if isinstance(route, Route) or request.method == "POST":
             self._check_host(request)
         if request.method == "POST" and not security.is_ours(
             request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin"), request.host
@@ -183,29 +185,22 @@ class Console:
             raise HttpError(403, "forged")
         _check_form(request)
         browser = self._browser(request)
-        call.session = await self._session(
-            call, request, browser, is_wanted=route.access is not Access.ANYBODY
-        )
-        if call.session is not None:
-            call.reader = reader_of(call.session.person.preferences, request.headers.get("Accept-Language"))
-        _check_access(route, call.session)
-        form = await _read_form(request, is_strangers=call.session is None)
-        _check_token(route, call.session, form)
-        answer = await route.handler(
-            Request(
-                path=path,
-                reader=call.reader,
-                browser=browser,
-                session=call.session,
-                parameters=parameters,
-                query=_fields(request.raw_path.partition("?")[2]),
-                form=form,
-                proxy_name=self._proxy_name(request),
-            )
-        )
-        if call.session is not None and isinstance(answer, Page):
-            call.is_nobody_alive = not await self._overviews.is_any_alive(call.session.token.hash)
-        return answer
+        if isinstance(route, PublicRoute):
+            form = await _read_form(request, is_strangers=True)
+            query = _query(request)
+            return await route.handler(PublicRequest(path, call.reader, browser, parameters, query, form))
+        call.session = session = await self._session(call, request, browser)
+        call.reader = reader_of(session.person.preferences, request.headers.get("Accept-Language"))
+        if route.role is Role.OPERATOR and not session.may_operate:
+            raise HttpError(403, "denied")
+        form = await _read_form(request, is_strangers=False)
+        if request.method == "POST" and not security.is_form_token(session.token, _only(form, "token")):
+            raise HttpError(403, "forged")
+        query = _query(request)
+        response = await route.handler(Request(path, call.reader, browser, parameters, query, form, session))
+        if isinstance(response, Page):
+            call.is_nobody_alive = not await self._overviews.is_any_alive(session.token.hash)
+        return response
 
     def _check_host(self, request: BaseRequest) -> None:
         if not security.is_known_host(request.host, self._front.origin):
@@ -222,18 +217,17 @@ class Console:
         named = request.headers.getall(self._front.proxy_header, [])
         return named[0] if request[BY_PROXY] and len(named) == 1 else None
 
-    async def _session(
-        self, call: Call, request: BaseRequest, browser: Browser, *, is_wanted: bool
-    ) -> SignedIn | None:
-        if not is_wanted:
-            return None
+    async def _session(self, call: Call, request: BaseRequest, browser: Browser) -> SignedIn:
+        """Return whose session the request is in. Errors: SignInRequired; HttpError as of `_by_proxy`."""
         token = cookies.read(request.headers.get("Cookie", ""), self._front.is_https)
         session = None if token is None else await self._authenticator.find(token, not call.is_refresh)
-        if self._front.proxy_header is None:
-            if session is None and token is not None:
-                raise SignInRequired("over")
-            return session
-        return await self._by_proxy(call, request, browser, session)
+        if self._front.proxy_header is not None:
+            session = await self._by_proxy(call, request, browser, session)
+        elif session is None and token is not None:
+            raise SignInRequired("over")
+        if session is None:
+            raise SignInRequired
+        return session
 
     async def _by_proxy(
         self, call: Call, request: BaseRequest, browser: Browser, session: SignedIn | None
@@ -322,24 +316,6 @@ def _cookie(call: Call, answer: Redirect | Content, is_https: bool) -> str | Non
     return None if begins is None else cookies.written(begins, is_https)
 
 
-def _check_access(route: Route, session: SignedIn | None) -> None:
-    """Refuse who may not ask for this, before what they send is read."""
-    if route.access is Access.ANYBODY:
-        return
-    if session is None:
-        raise SignInRequired
-    if route.access is Access.OPERATOR and not session.may_operate:
-        raise HttpError(403, "denied")
-
-
-def _check_token(route: Route, session: SignedIn | None, form: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a form that no page of this session has sent."""
-    if session is None or route.method != "POST":
-        return
-    if not security.is_form_token(session.token, _only(form, "token")):
-        raise HttpError(403, "forged")
-
-
 def _only(fields: Mapping[str, Sequence[str]], name: str) -> str:
     values = fields.get(name, ())
     return values[0] if len(values) == 1 else ""
@@ -358,6 +334,10 @@ async def _read_form(request: BaseRequest, *, is_strangers: bool) -> Mapping[str
     if not request.body_exists:
         return {}
     return _fields((await read_body(request, MAX_BODY_BYTES, is_strangers=is_strangers)).decode("latin-1"))
+
+
+def _query(request: BaseRequest) -> Mapping[str, Sequence[str]]:
+    return _fields(request.raw_path.partition("?")[2])
 
 
 def _fields(text: str) -> Mapping[str, Sequence[str]]:

@@ -65,7 +65,7 @@ class AccountPages:
             )
         if len(old) > MAX_CHARACTERS:
             return await self._refused(request, "account.password_refused", 403)
-        name, address = request.signed_in.person.name, request.browser.address
+        name, address = request.session.person.name, request.browser.address
         if (wait := await self.sessions.wait(name, request.browser)) is not None:
             return await self._locked(request, wait)
         try:
@@ -114,7 +114,7 @@ class AccountPages:
             "languages": OWN_NAMES,
             "zones": zone_names(),
             "themes": THEMES,
-            "entered_zone": request.entered("zone") or request.signed_in.person.preferences.time_zone or "",
+            "entered_zone": request.entered("zone") or request.session.person.preferences.time_zone or "",
             "sessions": await self.sessions.own(request.key),
             "problem": problem,
             "zone_problem": zone_problem,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from webhook_dispatcher.console.authenticator import new_token
-from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
+from webhook_dispatcher.console.calls import Page, PublicRequest, Redirect, Request, Response
 from webhook_dispatcher.console.passwords import PasswordHasher, TooBusy
 from webhook_dispatcher.console.reader import zone_of
 from webhook_dispatcher.diagnosis import amounts
@@ -23,14 +23,14 @@ class Signing:
         self._hasher = hasher
         self._is_by_proxy = is_by_proxy
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: PublicRequest) -> Response:
         """Show the form."""
         if self._is_by_proxy:
             return Redirect("/")
         why = request.given("why")
         return _form(next_page(request.given("next")), f"sign_in.{why}" if why in _REASONS else None)
 
-    async def sign_in(self, request: Request) -> Response:
+    async def sign_in(self, request: PublicRequest) -> Response:
         """Begin a session, or say why not."""
         if self._is_by_proxy:
             return Redirect("/")
@@ -56,7 +56,7 @@ class Signing:
             wait=wait,
         )
 
-    async def _tried(self, request: Request, token: SessionToken) -> SignIn:
+    async def _tried(self, request: PublicRequest, token: SessionToken) -> SignIn:
         if typed := request.entered("code"):
             code = SignInCode.parse(typed)
             # A text that cannot be a code is counted as a wrong one: the database knows no code of this hash.
