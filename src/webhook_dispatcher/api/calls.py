@@ -30,10 +30,14 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What is wrong with one field. field: dotted path with numeric indexes, such as `recipients.0.share`."""
+    """What is wrong with one field. field: dotted path with numeric indexes, such as `recipients.0.share`.
+
+    kind: of fault, as the key of its message has it behind `field.`; empty: the charge service's.
+    """
 
     field: str
     message: str
+    kind: str = ""
 
 
 class ApiError(Exception):

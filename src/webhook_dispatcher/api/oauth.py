@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import orjson
 
-from webhook_dispatcher import words
 from webhook_dispatcher.api.calls import ApiError
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
@@ -19,7 +18,7 @@ from webhook_dispatcher.api.catalogue import (
     message,
 )
 from webhook_dispatcher.api.envelope import Envelope, Meta, headers_of
-from webhook_dispatcher.domain.language import DEFAULT, Language
+from webhook_dispatcher.domain.language import Language
 
 ERRORS: Mapping[int, str] = {
     WRONG_CREDENTIALS: "invalid_client",
@@ -41,8 +40,7 @@ def error(refused: ApiError, meta: Meta, language: Language) -> Envelope:
     described = message(code, language)
     if refused.details:
         detail = refused.details[0]
-        choice = words.template("field.choice", DEFAULT).partition("{")[0]
-        if detail.field == "grant_type" and detail.message.startswith(choice):
+        if (detail.field, detail.kind) == ("grant_type", "choice"):
             said = UNSUPPORTED
         described = f"{detail.field}: {detail.message}"
     printable = "".join(each if " " <= each <= "~" and each not in '"\\' else "?" for each in described)

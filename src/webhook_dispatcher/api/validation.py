@@ -86,7 +86,7 @@ def from_strings(model: type[M], fields: Mapping[str, str], language: Language) 
 def refuse_field(field: str, kind: str, language: Language) -> ApiError:
     """Refuse one field for what no model sees. kind: the key of its text, behind `field.`."""
     return ApiError(
-        VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language)),)
+        VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language), kind),)
     )
 
 
@@ -133,21 +133,20 @@ def _refused(error: ValidationError, language: Language) -> ApiError:
 
 
 def _detail(error: ErrorDetails, language: Language) -> Detail:
-    field = ".".join(map(str, error["loc"]))
-    return Detail(field[:MAX_FIELD], _said(error["type"], error.get("ctx", {}), language))
-
-
-def _said(kind: str, values: Mapping[str, Any], language: Language) -> str:
+    kind, values = error["type"], error.get("ctx", {})
     if isinstance(values.get("ge", values.get("lt")), str):
         kind = INSTANTS.get(kind, kind)
-    text = words.find(f"field.{SAME_AS.get(kind, kind)}", language)
+    kind = SAME_AS.get(kind, kind)
+    field = ".".join(map(str, error["loc"]))
+    return Detail(field[:MAX_FIELD], _message(kind, values, language), kind)
+
+
+def _message(kind: str, values: Mapping[str, Any], language: Language) -> str:
+    text = words.find(f"field.{kind}", language)
     if text is None or not {name for _, name, _, _ in Formatter().parse(text) if name} <= values.keys():
         return words.template("field.otherwise", language)
     if "expected" in values:
-        values = {**values, "expected": _chosen(values["expected"], language)}
+        # Between choices pydantic puts an English "or".
+        choices = values["expected"].replace(" or ", f" {words.template('field.or', language)} ")
+        values = {**values, "expected": choices}
     return text.format_map(values)
-
-
-def _chosen(expected: str, language: Language) -> str:
-    """Write choices between which pydantic put an English "or"."""
-    return expected.replace(" or ", f" {words.template('field.or', language)} ")
