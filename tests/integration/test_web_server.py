@@ -15,7 +15,7 @@ from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.web import body
 from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import RequestRefused
-from webhook_dispatcher.web.server import MAX_PIPELINED, Answering, Connection, WebServer
+from webhook_dispatcher.web.server import CONNECTION, MAX_PIPELINED, Answering, Connection, WebServer
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 OF_THE_PARSER = 32
@@ -31,8 +31,7 @@ class Slow:
         self.size, self.answered = size, 0
 
     async def __call__(self, request: BaseRequest) -> Response:
-        assert isinstance(request.protocol, Connection)
-        self.connections.add(request.protocol)
+        self.connections.add(request[CONNECTION])
         await self.goes_on.wait()
         self.answered += 1
         return Response(body=bytes(self.size))

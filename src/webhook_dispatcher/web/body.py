@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 from aiohttp.web_protocol import RequestPayloadError
 from aiohttp.web_request import BaseRequest
 
 from webhook_dispatcher.web.faults import Fault, RequestRefused
-from webhook_dispatcher.web.server import Connection
+from webhook_dispatcher.web.server import CONNECTION
 
 MAX_SECONDS = 20.0
 """How long a body may take to arrive, however it comes."""
@@ -37,7 +37,7 @@ async def read_body(
         await _tell_to_continue(request)
     began, parts, size = asyncio.get_running_loop().time(), [], 0
     try:
-        with _awaited(request) if is_strangers else nullcontext():
+        with request[CONNECTION].awaiting_body() if is_strangers else nullcontext():
             async with asyncio.timeout_at(began + _seconds(0, is_strangers)) as deadline:
                 while part := await request.content.readany():
                     size += len(part)
@@ -57,11 +57,6 @@ async def read_body(
 def _seconds(size: int, is_strangers: bool) -> float:
     """Return how long a body may take of which so many bytes have come."""
     return min(MAX_SECONDS_OF_STRANGERS, STALL_SECONDS + size / MIN_RATE) if is_strangers else MAX_SECONDS
-
-
-def _awaited(request: BaseRequest) -> AbstractContextManager[None]:
-    assert isinstance(request.protocol, Connection)
-    return request.protocol.awaiting_body()
 
 
 async def _tell_to_continue(request: BaseRequest) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from webhook_dispatcher.web.server import Connection
+from webhook_dispatcher.web.server import CONNECTION
 
 
 def respond(
@@ -15,12 +15,8 @@ def respond(
 
     It does too where a part of the request was not read, or the server is draining.
     """
-    if not (is_last or not request.content.is_eof() or _is_draining(request)):
+    if request.content.is_eof() and not (is_last or request[CONNECTION].is_draining):
         return Response(status=status, body=body, headers=headers)
     response = Response(status=status, body=body, headers={**headers, "Connection": "close"})
     response.force_close()
     return response
-
-
-def _is_draining(request: BaseRequest) -> bool:
-    return isinstance(request.protocol, Connection) and request.protocol.is_draining

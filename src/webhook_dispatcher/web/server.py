@@ -65,6 +65,8 @@ class Held(Protocol):
 
 
 HELD: RequestKey[Held] = RequestKey("held", Held)
+CONNECTION: RequestKey["Connection"] = RequestKey("connection")
+"""On which a request came."""
 ADDRESS: RequestKey[clients.Address] = RequestKey("address")
 """Whom a request comes from, as far as proxies that are trusted tell."""
 BY_PROXY: RequestKey[bool] = RequestKey("by_proxy")
@@ -178,6 +180,7 @@ class Connection(RequestHandler):
         request_handler: Callable[[BaseRequest], Awaitable[StreamResponse]],
     ) -> tuple[StreamResponse, bool]:
         """Answer a request when the answer before it was read."""
+        request[CONNECTION] = self
         self._server.note(self, None)
         await self._drain_helper()
         under_way = self._server.begin_one()
@@ -269,7 +272,7 @@ class WebServer(Server):
         """Have a request answered, unless its address has its share of requests under way already."""
         forwarded = request.headers.getall("X-Forwarded-For", [])
         request[ADDRESS] = clients.address_of(request.remote, forwarded, self._trusted_proxies)
-        request[BY_PROXY] = cast(Connection, request.protocol).subject is None
+        request[BY_PROXY] = request[CONNECTION].subject is None
         subject = clients.subjects_of(request[ADDRESS])[0]
         if self._requests_of[subject] >= self._max_share:
             return self.answering.refuse_unparsed(request, RequestRefused(Fault.CROWDED))
