@@ -103,7 +103,7 @@ class Merchant:
 async def command_path(installation: Installation, number: int) -> str:
     """Return where a merchant asks for the command of this number."""
     key = await installation.owner.fetchval("SELECT key FROM webhook.cursor_key")
-    return f"/v1/commands/{CommandIds(key).shown(number)}"
+    return f"/v1/commands/{CommandIds(key).encode(number)}"
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.charge_service.claims import is_kept
 from webhook_dispatcher.api.idempotency import key_of
-from webhook_dispatcher.api.openapi.document import ASKED
+from webhook_dispatcher.api.openapi.document import REQUEST_HEADERS
 from webhook_dispatcher.api.validation import Nothing
 
-PATTERN = ASKED["RequiredKey"]["schema"]["pattern"]
+PATTERN = REQUEST_HEADERS["RequiredKey"]["schema"]["pattern"]
 PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
 NEVER_REACHED = {KEY_MISSING, KEY_REUSED, STILL_RUNNING}
 """Codes that idempotency itself refuses with, before there is anything to keep."""

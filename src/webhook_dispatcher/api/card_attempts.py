@@ -50,11 +50,7 @@ async def _released_unless_made(attempt: CardAttempt) -> AsyncIterator[None]:
         yield
     finally:
         if not attempt.is_made:
-            await _release(attempt)
-
-
-async def _release(attempt: CardAttempt) -> None:
-    try:
-        await Limits(attempt.database).release(attempt.subject, attempt.at)
-    except DispatcherError as error:
-        _log.warning("card_attempt.not_released", error=str(error))
+            try:
+                await Limits(attempt.database).release(attempt.subject, attempt.at)
+            except DispatcherError as error:
+                _log.warning("card_attempt.not_released", error=str(error))

@@ -41,28 +41,28 @@ class Envelope:
     body: bytes
 
 
-def success(answer: Response, meta: Meta, language: Language) -> Envelope:
-    """Put an answer's data into the envelope, byte for byte; a page stands for itself."""
-    headers = headers_of(meta, answer.language or language) | {**answer.headers}
-    if answer.page is not None:
-        return Envelope(answer.status, headers | {"Content-Type": answer.page}, answer.data)
-    fields = meta.fields() | {**answer.meta} | _replayed(answer.headers)
-    if answer.next_cursor is not None:
-        fields["nextCursor"] = answer.next_cursor
-    body = b'{"success":true,"data":%b,"meta":%b}' % (answer.data, orjson.dumps(fields))
-    return Envelope(answer.status, headers, body)
+def success(response: Response, meta: Meta, language: Language) -> Envelope:
+    """Put a response's data into the envelope, byte for byte; a page stands for itself."""
+    headers = headers_of(meta, response.language or language) | {**response.headers}
+    if response.page is not None:
+        return Envelope(response.status, headers | {"Content-Type": response.page}, response.data)
+    fields = meta.fields() | {**response.meta} | _replayed(response.headers)
+    if response.next_cursor is not None:
+        fields["nextCursor"] = response.next_cursor
+    body = b'{"success":true,"data":%b,"meta":%b}' % (response.data, orjson.dumps(fields))
+    return Envelope(response.status, headers, body)
 
 
 def error(refused: ApiError, meta: Meta, language: Language) -> Envelope:
     """Say what was refused, in the client's language; a code that may not leave is an internal error."""
-    told = refused.language or language
+    language = refused.language or language
     entry = entry_of(refused.code)
     is_known = entry is not CATALOGUE[INTERNAL]
     extra = {"cause": STATE, **refused.extra} if refused.code == STATE_FORBIDS else refused.extra
     fields = {
         "code": refused.code if is_known else INTERNAL,
         "type": entry.type,
-        "message": message(refused.code, told, extra.get("cause")),
+        "message": message(refused.code, language, extra.get("cause")),
         "details": [{"field": detail.field, "message": detail.message} for detail in refused.details],
     }
     body = orjson.dumps(
@@ -73,7 +73,7 @@ def error(refused: ApiError, meta: Meta, language: Language) -> Envelope:
         },
     )
     status = entry.status or refused.status or 422
-    return Envelope(status, headers_of(meta, told) | {**refused.headers}, body)
+    return Envelope(status, headers_of(meta, language) | {**refused.headers}, body)
 
 
 def _replayed(headers: Mapping[str, str]) -> dict[str, object]:

@@ -88,7 +88,10 @@ async def _keyed(
         return repeat(begun.known, identity)
     refuse_unless_free(caller, begun)
     outcome = await carry_out(request)
-    await _keep(requests, identity, outcome, head.language)
+    if isinstance(outcome, CommandAccepted):
+        await requests.keep_command(identity.hash, identity.body_hash, outcome.command_id, head.language)
+    else:
+        await requests.keep_answer(identity.hash, identity.body_hash, kept_answer(outcome, head.language))
     return outcome
 
 
@@ -111,15 +114,6 @@ def refuse_unless_free(caller: Caller, begun: Begun) -> None:
     if begun.full_for is not None:
         seconds = max(1, ceil(begun.full_for.total_seconds()))
         raise ApiError(LIMIT_EXCEEDED, headers={"Retry-After": str(seconds)})
-
-
-async def _keep(
-    requests: Requests, identity: KeyedRequest, outcome: Response | CommandAccepted, language: Language
-) -> None:
-    if isinstance(outcome, CommandAccepted):
-        await requests.keep_command(identity.hash, identity.body_hash, outcome.command_id, language)
-    else:
-        await requests.keep_answer(identity.hash, identity.body_hash, kept_answer(outcome, language))
 
 
 def kept_answer(outcome: Response | ApiError, language: Language) -> KeptAnswer:

@@ -36,15 +36,15 @@ def error(refused: ApiError, meta: Meta, language: Language) -> Envelope:
     """Say what was refused; fields that are not valid are 400."""
     code = refused.code if refused.code in CATALOGUE else INTERNAL
     entry = CATALOGUE[code]
-    said, status = ERRORS.get(code, OTHERWISE), entry.status or 500
-    described = message(code, language)
+    name, status = ERRORS.get(code, OTHERWISE), entry.status or 500
+    description = message(code, language)
     if refused.details:
         detail = refused.details[0]
         if (detail.field, detail.kind) == ("grant_type", "choice"):
-            said = UNSUPPORTED
-        described = f"{detail.field}: {detail.message}"
-    printable = "".join(each if " " <= each <= "~" and each not in '"\\' else "?" for each in described)
-    body = orjson.dumps({"error": said, "error_description": printable})
+            name = UNSUPPORTED
+        description = f"{detail.field}: {detail.message}"
+    printable = "".join(each if " " <= each <= "~" and each not in '"\\' else "?" for each in description)
+    body = orjson.dumps({"error": name, "error_description": printable})
     challenge = {"WWW-Authenticate": CHALLENGE} if status == 401 else {}
     headers = headers_of(meta, language) | challenge | {**refused.headers}
     return Envelope(400 if status == 422 else status, headers, body)

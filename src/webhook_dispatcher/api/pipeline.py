@@ -108,7 +108,9 @@ class Pipeline:
         # Never unbound: each request is answered in a task of its own, and its context ends with that.
         structlog.contextvars.bind_contextvars(**call.names())
         try:
-            return self._succeed(call, request, await self._carry_out(call, request))
+            response = await self._carry_out(call, request)
+            success = envelope.success(response, self._meta(call), call.language)
+            return self._send(call, request, success)
         except ApiError as refused:
             return self._refuse(call, request, refused)
         except RequestRefused as error:
@@ -204,9 +206,6 @@ class Pipeline:
             languages.choose(headers.get("Accept-Language")),
             self._clock.elapsed(),
         )
-
-    def _succeed(self, call: Call, raw: BaseRequest, response: Response) -> HttpResponse:
-        return self._send(call, raw, envelope.success(response, self._meta(call), call.language))
 
     def _refuse(self, call: Call, raw: BaseRequest, refused: ApiError) -> HttpResponse:
         code = INTERNAL if entry_of(refused.code) is CATALOGUE[INTERNAL] else refused.code

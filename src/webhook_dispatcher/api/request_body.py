@@ -57,8 +57,8 @@ def check_head(request: BaseRequest, operation: Operation) -> None:
 
 def content_type(headers: "CIMultiDictProxy[str]") -> str:
     """Return the content type without its parameters, in small letters; empty: none, or several."""
-    given = headers.getall("Content-Type", [])
-    return given[0].partition(";")[0].strip().lower() if len(given) == 1 else ""
+    values = headers.getall("Content-Type", [])
+    return values[0].partition(";")[0].strip().lower() if len(values) == 1 else ""
 
 
 def parse(model: type[T], head: Head, body: bytes, form: type[T] | None = None) -> T:

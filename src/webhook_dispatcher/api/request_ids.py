@@ -11,9 +11,9 @@ HEADER = "x-request-id"
 _FIT = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
 
-def choose(given: str | None) -> str:
+def choose(header: str | None) -> str:
     """Return the client's id, or a new one."""
-    return given if given is not None and _FIT.fullmatch(given) else _new_uuid()
+    return header if header is not None and _FIT.fullmatch(header) else _new_uuid()
 
 
 def _new_uuid() -> str:

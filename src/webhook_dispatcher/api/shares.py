@@ -74,8 +74,13 @@ class Shares:
         self._remember(token_hash, share)
 
     def note(self, token_hash: bytes, bearer: Bearer) -> Share:
-        """Remember whose live token this is, and return the share that its request has."""
-        share = self._of_merchant(bearer.merchant_id)
+        """Remember whose live token this is, and return the share that its request has.
+
+        It is the merchant's: the same one for as long as any of its tokens or requests has it.
+        """
+        share = self._of_merchants.get(bearer.merchant_id)
+        if share is None:
+            share = self._of_merchants[bearer.merchant_id] = Share(self._connections, OF_A_MERCHANT)
         self._known.pop(token_hash, None)
         self._remember(token_hash, share)
         return share
@@ -88,12 +93,6 @@ class Shares:
         self._known[token_hash] = share
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
-
-    def _of_merchant(self, merchant_id: str) -> Share:
-        """Return the merchant's share: the same one for as long as any of its tokens or requests has it."""
-        if (share := self._of_merchants.get(merchant_id)) is None:
-            self._of_merchants[merchant_id] = share = Share(self._connections, OF_A_MERCHANT)
-        return share
 
 
 class Databases:

@@ -114,7 +114,7 @@ class Forwarding:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._share = FairShare(MAX_CONNECTIONS, MAX_AT_ONCE)
-        self._count: Callable[[str], None] = _nothing
+        self._count: Callable[[str], None] = lambda _outcome: None
 
     @asynccontextmanager
     async def opened(self, count: Callable[[str], None]) -> AsyncIterator[None]:
@@ -237,7 +237,9 @@ def _is_attempt(reply: Reply) -> bool:
 def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBroken) -> ApiError:
     match reply:
         case UpstreamError():
-            return _told(reply)
+            headers = {} if reply.retry_after is None else {"Retry-After": str(reply.retry_after)}
+            details = tuple(Detail(problem.field, problem.message) for problem in reply.details)
+            return ApiError(reply.code, details, headers, reply.extra, status=reply.status)
         case UpstreamAway(may_have_acted=may_have_acted):
             _log.warning("upstream.away", reason=reply.detail)
             kind = OutcomeUnknown if may_have_acted else ApiError
@@ -248,13 +250,3 @@ def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBro
         case UpstreamBroken():
             _log.error("upstream.broken", reason=reply.detail)
             return OutcomeUnknown(INTERNAL)
-
-
-def _told(error: UpstreamError) -> ApiError:
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    details = tuple(Detail(problem.field, problem.message) for problem in error.details)
-    return ApiError(error.code, details, headers, error.extra, status=error.status)
-
-
-def _nothing(_outcome: str) -> None:
-    """Count nothing."""

@@ -105,18 +105,14 @@ def judge(status: int, body: bytes, codes: KnownCodes, retry_after: str | None =
     if status == HTTPStatus.NO_CONTENT:
         return Forwarded(HTTPStatus.OK, b"null")
     if status in SUCCESSES:
-        return _success(status, body)
+        try:
+            orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return UpstreamBroken(f"it answered {status} with what is no JSON")
+        return Forwarded(status, body)
     if 400 <= status <= 599 and status not in ABOUT_OUR_CREDENTIALS:
         return _error(status, _parsed(body), codes, retry_after)
     return UpstreamBroken(f"it answered with status {status}")
-
-
-def _success(status: int, body: bytes) -> Reply:
-    try:
-        orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return UpstreamBroken(f"it answered {status} with what is no JSON")
-    return Forwarded(status, body)
 
 
 def _error(status: int, error: Mapping[str, object], codes: KnownCodes, retry_after: str | None) -> Reply:
@@ -140,9 +136,9 @@ def _passed(
     return UpstreamError(code, status, details, extra, _seconds(retry_after, status))
 
 
-def _details(given: object) -> tuple[FieldProblem, ...]:
+def _details(value: object) -> tuple[FieldProblem, ...]:
     """Take the details that have the published form, and drop others: clients branch on the code alone."""
-    items = given if isinstance(given, list) else []
+    items = value if isinstance(value, list) else []
     return tuple(
         FieldProblem(item["field"], item["message"])
         for item in items

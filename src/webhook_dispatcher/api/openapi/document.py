@@ -8,7 +8,7 @@ every list says what its items are, also one that is always empty.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -113,7 +113,7 @@ KEY = "|".join(
     )
 )
 """What may stand in the header Idempotency-Key, as `idempotency.key_of` reads it."""
-ASKED: Mapping[str, Object] = {
+REQUEST_HEADERS: Mapping[str, Object] = {
     "Accept-Language": {
         "name": "Accept-Language",
         "in": "header",
@@ -170,7 +170,10 @@ def document(operations: Sequence[Operation]) -> Object:
             | _errors(operations)
             | {"Meta": _meta(), "ErrorDetail": ERROR_DETAIL, "ForwardedBody": FORWARDED_BODY},
             "responses": {name: _refusals([code], None) for name, code in WITHOUT_OPERATION.items()},
-            "parameters": {**ASKED, "AcceptedKey": ASKED["RequiredKey"] | {"required": False}},
+            "parameters": {
+                **REQUEST_HEADERS,
+                "AcceptedKey": REQUEST_HEADERS["RequiredKey"] | {"required": False},
+            },
             "headers": dict(HEADERS),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
@@ -236,16 +239,12 @@ def _parameters(operation: Operation) -> list[Object]:
         for name in PARAMETER.findall(operation.template)
     ]
     if not operation.takes_body:
-        found += _query(operation.input)
+        # A field of the query may be left out, and is never null.
+        query = _input(operation.input.model_json_schema(by_alias=True))["properties"]
+        found += [{"name": name, "in": "query", "required": False, "schema": query[name]} for name in query]
     if operation.idempotency != "none":
         found.append(_ref("parameters", f"{operation.idempotency.capitalize()}Key"))
     return [*found, _ref("parameters", "Accept-Language"), _ref("parameters", "RequestId")]
-
-
-def _query(model: type[BaseModel]) -> Iterator[Object]:
-    """Describe each field of a query as a parameter; it may be left out, and is never null."""
-    for name, field in _asked(model.model_json_schema(by_alias=True))["properties"].items():
-        yield {"name": name, "in": "query", "required": False, "schema": field}
 
 
 def _responses(operation: Operation) -> Object:
@@ -419,12 +418,12 @@ def _models(operations: Sequence[Operation]) -> Object:
     _, made = models_json_schema([*used], by_alias=True, ref_template="#/components/schemas/{model}")
     request = {model.__name__ for model, mode in used if mode == "validation"}
     return {
-        name: _asked(schema) if name in request else _untitled(schema)
+        name: _input(schema) if name in request else _untitled(schema)
         for name, schema in made["$defs"].items()
     }
 
 
-def _asked(schema: Object) -> Object:
+def _input(schema: Object) -> Object:
     """Describe what is sent to us: a field that may be left out is left out, and not null."""
     described: Object = _untitled(schema)
     for name, field in described["properties"].items():

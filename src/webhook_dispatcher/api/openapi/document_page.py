@@ -64,8 +64,8 @@ def _section(document: Object, method: str, path: str, operation: Object) -> str
     parameters = (_parameter(_resolved(document, each)) for each in operation["parameters"])
     body = operation.get("requestBody", {"content": {}})["content"]
     sent = (f"<p>Body, <code>{kind}</code>: {_schema(each['schema'])}</p>" for kind, each in body.items())
-    answers = (
-        (status, _answer(response), _prose(response["description"]))
+    responses = (
+        (status, _data(response), _prose(response["description"]))
         for status, response in operation["responses"].items()
     )
     return "\n".join(
@@ -76,7 +76,7 @@ def _section(document: Object, method: str, path: str, operation: Object) -> str
             "" if operation.get("security") != [] else "<p>Needs no token.</p>",
             _table(("parameter", "in", "what"), parameters),
             *sent,
-            _table(("status", "data", "when"), answers),
+            _table(("status", "data", "when"), responses),
         ]
     )
 
@@ -87,7 +87,7 @@ def _parameter(parameter: Object) -> tuple[str, str, str]:
     return name, parameter["in"], f"{described} <code>{_compact(parameter['schema'])}</code>"
 
 
-def _answer(response: Object) -> str:
+def _data(response: Object) -> str:
     [content] = response["content"].values()
     envelope = content["schema"].get("oneOf", [content["schema"]])[0]
     data = envelope["properties"].get("data")
@@ -111,8 +111,8 @@ def _errors(document: Object) -> Iterator[tuple[str, str, str]]:
 
 
 def _object(name: str, schema: Object) -> str:
-    shown = escape(json.dumps(schema, indent=2, ensure_ascii=False))
-    return f'<details id="{name}"><summary><code>{name}</code></summary><pre>{shown}</pre></details>'
+    text = escape(json.dumps(schema, indent=2, ensure_ascii=False))
+    return f'<details id="{name}"><summary><code>{name}</code></summary><pre>{text}</pre></details>'
 
 
 def _resolved(document: Object, parameter: Object) -> Object:

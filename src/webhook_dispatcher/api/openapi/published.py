@@ -36,8 +36,8 @@ def published(operations: Sequence[Operation]) -> tuple[PublicOperation[Nothing]
     as_json = Text(lambda: orjson.dumps(document(operations)), "application/json")
     as_page = Text(lambda: page(document(operations)).encode(), "text/html; charset=utf-8", PAGE_HEADERS)
     return (
-        PublicOperation("GET", "/openapi.json", "readDocument", Nothing, as_json.give),
-        PublicOperation("GET", "/docs", "showDocument", Nothing, as_page.give),
+        PublicOperation("GET", "/openapi.json", "readDocument", Nothing, as_json.get),
+        PublicOperation("GET", "/docs", "showDocument", Nothing, as_page.get),
     )
 
 
@@ -48,8 +48,8 @@ class Text:
         self._make, self._kind, self._headers = make, kind, headers
         self._made: _Made | None = None
 
-    async def give(self, head: Head, _: Nothing) -> Response:
-        """Give it as the client takes it, or say that it has not changed."""
+    async def get(self, head: Head, _: Nothing) -> Response:
+        """Return it as the client takes it, or say that it has not changed."""
         if (made := self._made) is None:
             # In a thread: other requests do not wait for it. Whoever asks meanwhile makes the same once more.
             made = self._made = await asyncio.to_thread(lambda: _Made(self._make()))

@@ -47,7 +47,7 @@ STILL_SENDING = "the pause is not in force yet, or something is still being sent
 COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
 """What a rejected command may tell a merchant; a malformed one can only be our own fault."""
 T = TypeVar("T")
-_SHOWN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PUBLIC_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
 
 _log = structlog.get_logger()
@@ -82,15 +82,15 @@ class CommandIds:
     def __init__(self, key: bytes) -> None:
         self._cipher = Cipher(AES256(hashlib.sha256(b"commands" + key).digest()), ECB())
 
-    def shown(self, number: int) -> str:
+    def encode(self, number: int) -> str:
         """Return a command's id as a UUID's text."""
         return str(UUID(bytes=self._cipher.encryptor().update(number.to_bytes(BLOCK_BYTES))))
 
-    def number(self, shown: str) -> int | None:
+    def decode(self, command_id: str) -> int | None:
         """Return the number that an id stands for; None where it is none of ours."""
-        if not _SHOWN_ID.fullmatch(shown):
+        if not _PUBLIC_ID.fullmatch(command_id):
             return None
-        number = int.from_bytes(self._cipher.decryptor().update(UUID(shown).bytes))
+        number = int.from_bytes(self._cipher.decryptor().update(UUID(command_id).bytes))
         return number if number <= MAX_ID else None
 
 
@@ -101,14 +101,14 @@ async def _ids(caller: Caller) -> CommandIds:
 async def show(request: Request, _: Nothing) -> Response:
     """Show one of the merchant's own commands; any other is not found."""
     ids = await _ids(request.caller)
-    number = ids.number(request.head.parameters["id"])
+    number = ids.decode(request.head.parameters["id"])
     command = None if number is None else await _read(request.caller, number)
     if command is None:
         raise ApiError(NOT_FOUND)
     result = (
         None if command.result is None else {to_camel(name): each for name, each in command.result.items()}
     )
-    command_id, code = ids.shown(command.id), _public_code(command)
+    command_id, code = ids.encode(command.id), _public_code(command)
     return Response(write(CommandAnswer, command, command_id=command_id, result=result, error_code=code))
 
 
@@ -126,7 +126,7 @@ async def response_of(
     patience = 0.0 if write_outcome is None else PATIENCE_SECONDS
     command = await _ended(caller, outcome.command_id, patience)
     if command.status in _OPEN or write_outcome is None:
-        command_id = (await _ids(caller)).shown(command.id)
+        command_id = (await _ids(caller)).encode(command.id)
         response = Response(write(Accepted, command_id=command_id, status=command.status), 202)
     else:
         _refuse_unless_done(command, outcome)

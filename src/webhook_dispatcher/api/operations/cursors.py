@@ -33,8 +33,8 @@ class Listing:
     @property
     def filters_hash(self) -> str:
         """The hash of the filters, the same in whatever order they were given."""
-        given = {name: value for name, value in self.filters.items() if value is not None}
-        return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+        filters = {name: value for name, value in self.filters.items() if value is not None}
+        return hashlib.sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()
 
 
 class Cursors:

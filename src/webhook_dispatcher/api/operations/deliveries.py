@@ -163,8 +163,8 @@ async def show(request: Request, _: Nothing) -> Response:
         write(AttemptAnswer, attempt, reason=public_reason(attempt.outcome, attempt.reason))
         for attempt in found.attempts
     )
-    shown = write(DeliveryAnswer, delivery)[:-1]
-    return Response(b'%b,"attemptLog":[%b],"payload":%b}' % (shown, attempts, event.body()))
+    fields = write(DeliveryAnswer, delivery)[:-1]
+    return Response(b'%b,"attemptLog":[%b],"payload":%b}' % (fields, attempts, event.body()))
 
 
 async def retry(request: Request, _: Nothing) -> CommandAccepted:
@@ -209,5 +209,5 @@ def charges_refused() -> Iterator[None]:
 
 
 def _filters(query: DeliveriesQuery) -> Mapping[str, str | None]:
-    given = query.model_dump(mode="json", exclude={"limit", "cursor"})
-    return {name: None if value is None else str(value) for name, value in given.items()}
+    fields = query.model_dump(mode="json", exclude={"limit", "cursor"})
+    return {name: None if value is None else str(value) for name, value in fields.items()}

@@ -1,6 +1,5 @@
 """`GET /v1/events`: a merchant's events from a cursor on, in an order that skips none."""
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from webhook_dispatcher.api.operations.cursors import MAX_LENGTH, CursorRefused,
 from webhook_dispatcher.api.operations.deliveries import OwnCursors
 from webhook_dispatcher.api.operations.models import EXAMPLE_SINCE, Instant, Moment
 from webhook_dispatcher.api.validation import Model
-from webhook_dispatcher.domain.event import Event, render_instant
+from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.api.events import (
     MAX_LIMIT,
     Bookmark,
@@ -78,7 +77,8 @@ class Feed:
         following = page.following
         position = [following.xid, following.seq, following.server, following.timeline, following.kept_xid]
         delayed = {} if page.delayed_since is None else {DELAYED: render_instant(page.delayed_since)}
-        return Response(_written(page.events), next_cursor=cursors.make(listing, position), meta=delayed)
+        data = b"[%b]" % b",".join(event.body() for event in page.events)
+        return Response(data, next_cursor=cursors.make(listing, position), meta=delayed)
 
 
 async def _read(request: Request, bookmark: Bookmark | None, query: EventsQuery) -> FeedPage:
@@ -94,7 +94,3 @@ async def _read(request: Request, bookmark: Bookmark | None, query: EventsQuery)
     except ServerChanged as error:
         _log.error("events.unordered", error=str(error), once_in=60.0)
         raise ApiError(UNAVAILABLE) from None
-
-
-def _written(events: Sequence[Event]) -> bytes:
-    return b"[%b]" % b",".join(event.body() for event in events)

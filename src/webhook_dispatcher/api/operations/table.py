@@ -23,12 +23,10 @@ def table(
 ) -> tuple[Operation, ...]:
     """Return every operation that we answer ourselves. has_feed: whether events can be read in order."""
     cursors = deliveries.OwnCursors()
-    operations = _operations(databases, limits, guard, cursors)
-    return (*operations, _feed(cursors)) if has_feed else operations
-
-
-def _feed(cursors: deliveries.OwnCursors) -> Operation:
-    return MerchantOperation(
+    issuing = auth.Issuing(databases, limits)
+    putting = webhook.Putting(guard)
+    lists = deliveries.Lists(cursors)
+    feed = MerchantOperation(
         "GET",
         "/v1/events",
         "listEvents",
@@ -40,15 +38,7 @@ def _feed(cursors: deliveries.OwnCursors) -> Operation:
         is_list=True,
         meta=(events.DELAYED,),
     )
-
-
-def _operations(
-    databases: Databases, limits: RateLimits, guard: Guard, cursors: deliveries.OwnCursors
-) -> tuple[Operation, ...]:
-    issuing = auth.Issuing(databases, limits)
-    putting = webhook.Putting(guard)
-    lists = deliveries.Lists(cursors)
-    return (
+    operations: tuple[Operation, ...] = (
         PublicOperation[auth.TokenRequest | auth.TokenForm](
             "POST",
             "/v1/auth/token",
@@ -213,3 +203,4 @@ def _operations(
             answer=commands.CommandAnswer,
         ),
     )
+    return (*operations, feed) if has_feed else operations
