@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.builders import NOW
-from webhook_dispatcher.console.pages.acting import MassProgress, ShownStatus, progress_of, shown_status
+from webhook_dispatcher.console.pages.acting import MassProgress, StatusBadge, progress_of, status_badge
 from webhook_dispatcher.console.reader import reader_of
 from webhook_dispatcher.storage.console.commands import CommandRow
 
@@ -52,24 +52,24 @@ def test_a_total_is_told_where_it_is_known(command: CommandRow, progress: MassPr
 
 
 @pytest.mark.parametrize(
-    ("command", "outcome", "shown"),
+    ("command", "outcome", "badge"),
     [
-        (replace(COMMAND, command="pause", status="done", result={}), None, ShownStatus("Done", "good")),
-        (replace(COMMAND, command="retry", status="done"), None, ShownStatus("Attempts asked for", "info")),
+        (replace(COMMAND, command="pause", status="done", result={}), None, StatusBadge("Done", "good")),
+        (replace(COMMAND, command="retry", status="done"), None, StatusBadge("Attempts asked for", "info")),
         (
             replace(COMMAND, command="retry", status="done"),
             "timeout",
-            ShownStatus("No answer in time", "bad"),
+            StatusBadge("No answer in time", "bad"),
         ),
-        (replace(COMMAND, command="retry", status="done"), "delivered", ShownStatus("Delivered", "good")),
-        (replace(COMMAND, status="done", result={"stopped": True}), None, ShownStatus("Stopped", "warn")),
+        (replace(COMMAND, command="retry", status="done"), "delivered", StatusBadge("Delivered", "good")),
+        (replace(COMMAND, status="done", result={"stopped": True}), None, StatusBadge("Stopped", "warn")),
         (
             replace(COMMAND, status="done", result={"outcome": "timeout"}),
             None,
-            ShownStatus("No answer in time", "bad"),
+            StatusBadge("No answer in time", "bad"),
         ),
-        (replace(COMMAND, status="rejected", result=None), None, ShownStatus("Rejected", "bad")),
+        (replace(COMMAND, status="rejected", result=None), None, StatusBadge("Rejected", "bad")),
     ],
 )
-def test_only_what_came_about_is_green(command: CommandRow, outcome: str | None, shown: ShownStatus) -> None:
-    assert shown_status(command, reader_of(None, "en"), outcome) == shown
+def test_only_what_came_about_is_green(command: CommandRow, outcome: str | None, badge: StatusBadge) -> None:
+    assert status_badge(command, reader_of(None, "en"), outcome) == badge

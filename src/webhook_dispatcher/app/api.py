@@ -28,8 +28,9 @@ def options_of(settings: Settings) -> Options:
 
 def run(settings: Settings, parent_pid: int | None = None) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
-    serving.run(settings, _program, "WEBHOOK_API_MAX_CONNECTIONS", parent_pid)
-
-
-def _program(settings: Settings) -> Program:
-    return Program(options_of(settings), SystemClock())
+    serving.run(
+        settings,
+        lambda: Program(options_of(settings), SystemClock()),
+        "WEBHOOK_API_MAX_CONNECTIONS",
+        parent_pid,
+    )

@@ -54,8 +54,4 @@ def _setting(settings: Settings, name: str) -> Setting:
 def run(settings: Settings, parent_pid: int | None = None) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
     machine.lower_priority()
-    serving.run(settings, _program, "the console", parent_pid)
-
-
-def _program(settings: Settings) -> Program:
-    return Program(options_of(settings), SystemClock())
+    serving.run(settings, lambda: Program(options_of(settings), SystemClock()), "the console", parent_pid)

@@ -28,7 +28,7 @@ def refuse_keys(settings: Settings, whose: str) -> None:
 
 
 def run(
-    settings: Settings, program: Callable[[Settings], Running], whose: str, parent_pid: int | None = None
+    settings: Settings, program: Callable[[], Running], whose: str, parent_pid: int | None = None
 ) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise.
 
@@ -36,7 +36,7 @@ def run(
     """
     if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
         ask()
-    running = program(settings)
+    running = program()
     logs.configure(settings.log_format, settings.log_level, sys.stderr)
     most, limit = running.max_connections, machine.allow_open_files()
     if limit < (needed := most + OWN_OPEN_FILES):

@@ -32,11 +32,11 @@ class PublicRequest:
     query: Mapping[str, Sequence[str]] = field(repr=False)
     form: Mapping[str, Sequence[str]] = field(repr=False)
 
-    def given(self, name: str) -> str:
+    def query_value(self, name: str) -> str:
         """Return one field of the query, without blanks around it; empty where it is not there."""
         return _first(self.query, name).strip()
 
-    def entered(self, name: str) -> str:
+    def form_value(self, name: str) -> str:
         """Return one field of the form, as it was entered; empty where it is not there."""
         return _first(self.form, name)
 
@@ -59,7 +59,7 @@ class Request(PublicRequest):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: a template, and what it is given."""
+    """A page: a template, and the facts that it shows."""
 
     template: str
     facts: Mapping[str, object] = field(default_factory=dict, repr=False)

@@ -30,8 +30,8 @@ def delivery_path(event_id: UUID | str) -> str:
 
 def with_query(path: str, fields: Mapping[str, object]) -> str:
     """Return a path with those fields that have a value."""
-    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given)}" if given else path
+    filled = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    return f"{path}?{urlencode(filled)}" if filled else path
 
 
 class Renderer:
@@ -64,7 +64,7 @@ class Renderer:
             "zone": reader.zone.key,
             "now": now,
             "said": None,
-            "t": partial(_say, reader),
+            "t": lambda key, /, **facts: texts.say(key, reader.language, **facts),
             "label": partial(label, reader),
             "reason": partial(reason, reader),
             "number": partial(amounts.number, language=reader.language),
@@ -74,10 +74,6 @@ class Renderer:
             "clock": partial(clock, reader),
         }
         return self._environment.get_template(template).render({**words, **facts}).encode("utf-8", "replace")
-
-
-def _say(reader: Reader, key: str, /, **facts: object) -> str:
-    return texts.say(key, reader.language, **facts)
 
 
 def label(reader: Reader, kind: str, value: str) -> str:

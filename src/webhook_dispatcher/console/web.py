@@ -121,29 +121,30 @@ class Console:
         """Answer a request, whatever happens."""
         call = self._begin(request)
         try:
-            answer = self._rendered(call, await self._carry_out(call, request))
+            response = self._rendered(call, await self._carry_out(call, request))
         except SignInRequired as wanted:
-            answer = self._to_sign_in(call, request, wanted)
+            response = self._to_sign_in(call, request, wanted)
         except HttpError as refused:
-            answer = self._said(call, refused, _page_of(request.path) if request.method == "POST" else "/")
+            back = _page_of(request.path) if request.method == "POST" else "/"
+            response = self._message(call, refused, back)
         except RequestRefused as error:
-            answer = self._said(call, HttpError(*_FAULTS[error.fault]))
+            response = self._message(call, HttpError(*_FAULTS[error.fault]))
         except ConnectionError:
             _log.info("request.broken_off", route=call.route, request_id=call.request_id)
             raise
         except SessionOver:
-            answer = self._to_sign_in(call, request, SignInRequired("over"))
+            response = self._to_sign_in(call, request, SignInRequired("over"))
         except IdleTooLong:
-            answer = self._to_sign_in(call, request, SignInRequired("idle"))
+            response = self._to_sign_in(call, request, SignInRequired("idle"))
         except NotAllowed:
-            answer = self._said(call, HttpError(403, "denied"), _page_of(request.path))
+            response = self._message(call, HttpError(403, "denied"), _page_of(request.path))
         except (StorageUnavailable, TimeoutError) as error:
             _log.warning("request.unanswered", route=call.route, error=str(error) or "no connection was free")
-            answer = self._said(call, HttpError(503, "unavailable"))
+            response = self._message(call, HttpError(503, "unavailable"))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
             _log.error("request.failed", route=call.route, request_id=call.request_id, exc_info=error)
-            answer = self._said(call, HttpError(500, "failed", request=call.request_id))
-        return self._send(call, request, answer)
+            response = self._message(call, HttpError(500, "failed", request=call.request_id))
+        return self._send(call, request, response)
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> HttpResponse:
         """Answer a request that could not be parsed: nothing of it is known, not even its headers."""
@@ -154,7 +155,7 @@ class Console:
             refused = HttpError(500, "failed", request=call.request_id)
         else:
             refused = HttpError(*_FAULTS[fault])
-        return self._send(call, request, self._said(call, refused), is_last=True)
+        return self._send(call, request, self._message(call, refused), is_last=True)
 
     def _begin(self, request: BaseRequest | None) -> Call:
         self._count += 1
@@ -258,10 +259,10 @@ class Console:
             return Content(b"", status=204)
         return Redirect(path, ends=bool(wanted.key))
 
-    def _rendered(self, call: Call, answer: Response) -> Redirect | Content:
+    def _rendered(self, call: Call, response: Response) -> Redirect | Content:
         """Make the bytes of a page."""
-        if not isinstance(answer, Page):
-            return answer
+        if not isinstance(response, Page):
+            return response
         facts: dict[str, object] = {}
         if call.session is not None:
             facts = {
@@ -270,29 +271,29 @@ class Console:
                 "is_nobody_alive": call.is_nobody_alive,
                 "form_token": security.form_token(call.session.token),
             }
-        page = self._renderer.page(answer.template, call.reader, {**facts, **answer.facts})
-        return Content(page, HTML, answer.status)
+        page = self._renderer.page(response.template, call.reader, {**facts, **response.facts})
+        return Content(page, HTML, response.status)
 
-    def _said(self, call: Call, refused: HttpError, back: str = "/") -> Redirect | Content:
-        """Say that something is not done. back: where to go from there, without scripts."""
+    def _message(self, call: Call, refused: HttpError, back: str = "/") -> Redirect | Content:
+        """Say why something is not done. back: where to go from there, without scripts."""
         if refused.allow:
             call.headers["Allow"] = refused.allow
         facts = {"key": refused.key, "facts": refused.facts, "back": back}
         return self._rendered(call, Page("message.html", facts, refused.status))
 
     def _send(
-        self, call: Call, request: BaseRequest, answer: Redirect | Content, *, is_last: bool = False
+        self, call: Call, request: BaseRequest, response: Redirect | Content, *, is_last: bool = False
     ) -> HttpResponse:
-        """Make a response of an answer: with the headers that all have."""
-        is_kept = isinstance(answer, Content) and answer.is_kept
+        """Send a response, with the headers that all have."""
+        is_kept = isinstance(response, Content) and response.is_kept
         headers = security.headers(is_kept, self._front.is_https) | call.headers | {"Server": SERVER}
-        if isinstance(answer, Redirect):
+        if isinstance(response, Redirect):
             body, status = b"", 303
-            headers |= {"Location": answer.path, "Content-Type": TEXT}
+            headers |= {"Location": response.path, "Content-Type": TEXT}
         else:
-            body, status = answer.body, answer.status
-            headers |= {"Content-Type": answer.content_type}
-        if (cookie := _cookie(call, answer, self._front.is_https)) is not None:
+            body, status = response.body, response.status
+            headers |= {"Content-Type": response.content_type}
+        if (cookie := _cookie(call, response, self._front.is_https)) is not None:
             headers["Set-Cookie"] = cookie
         self._note(call, status)
         return respond(request, status, body, headers, is_last=is_last)
@@ -308,11 +309,12 @@ class Console:
         )
 
 
-def _cookie(call: Call, answer: Redirect | Content, is_https: bool) -> str | None:
-    """Return the header that begins or ends a session, if this answer does."""
-    if isinstance(answer, Redirect) and answer.ends:
+def _cookie(call: Call, response: Redirect | Content, is_https: bool) -> str | None:
+    """Return the header that begins or ends a session, if this response does."""
+    if isinstance(response, Redirect) and response.ends:
         return cookies.written(None, is_https)
-    begins = answer.begins if isinstance(answer, Redirect) and answer.begins is not None else call.begins
+    begins = response.begins if isinstance(response, Redirect) else None
+    begins = begins or call.begins
     return None if begins is None else cookies.written(begins, is_https)
 
 

@@ -30,8 +30,8 @@ class AccountPages:
 
     async def show(self, request: Request) -> Response:
         """Show the page."""
-        note = _SAID.get(request.given("said"))
-        ended = request.given("ended")
+        note = _SAID.get(request.query_value("said"))
+        ended = request.query_value("ended")
         if ended.isascii() and ended.isdecimal() and len(ended) < 6:
             return await self._page(
                 request, note=texts.say("account.ended", request.reader.language, count=int(ended))
@@ -40,12 +40,12 @@ class AccountPages:
 
     async def prefer(self, request: Request) -> Response:
         """Keep language, time zone and theme."""
-        zone = request.entered("zone").strip()
+        zone = request.form_value("zone").strip()
         if zone and zone_of(zone) is None:
             return await self._page(
                 request, zone_problem=texts.say("account.zone_refused", request.reader.language), status=422
             )
-        language, theme = request.entered("language"), request.entered("theme")
+        language, theme = request.form_value("language"), request.form_value("theme")
         await self.sessions.prefer(
             request.key,
             Preferences(
@@ -58,7 +58,7 @@ class AccountPages:
 
     async def change_password(self, request: Request) -> Response:
         """Replace the password, by the present one."""
-        old, new = request.entered("old"), request.entered("new")
+        old, new = request.form_value("old"), request.form_value("new")
         if find_fault(new) is not None:
             return await self._refused(
                 request, "account.password_fault", 422, least=MIN_CHARACTERS, most=MAX_CHARACTERS
@@ -94,7 +94,7 @@ class AccountPages:
 
     async def end_one(self, request: Request) -> Response:
         """End one session of the person; where it is this one, they sign in next."""
-        is_ended = await self.sessions.revoke(request.key, _mark(request.entered("session")))
+        is_ended = await self.sessions.revoke(request.key, _mark(request.form_value("session")))
         return Redirect(f"/account?said={'session' if is_ended else 'no_session'}")
 
     async def end_others(self, request: Request) -> Response:
@@ -114,7 +114,7 @@ class AccountPages:
             "languages": OWN_NAMES,
             "zones": zone_names(),
             "themes": THEMES,
-            "entered_zone": request.entered("zone") or request.session.person.preferences.time_zone or "",
+            "entered_zone": request.form_value("zone") or request.session.person.preferences.time_zone or "",
             "sessions": await self.sessions.own(request.key),
             "problem": problem,
             "zone_problem": zone_problem,

@@ -63,14 +63,14 @@ def is_final(command: CommandRow) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownStatus:
-    """The status of a command, in a word of the reader's."""
+class StatusBadge:
+    """The status of a command, in a word of the reader's, and its colour."""
 
     text: str
     tone: str
 
 
-def shown_status(command: CommandRow, reader: Reader, outcome: str | None = None) -> ShownStatus:
+def status_badge(command: CommandRow, reader: Reader, outcome: str | None = None) -> StatusBadge:
     """Say how a command stands. outcome: of the attempt that it asked for, where that is known.
 
     A command that asks for attempts is done once these are asked for, whatever comes of them.
@@ -78,16 +78,16 @@ def shown_status(command: CommandRow, reader: Reader, outcome: str | None = None
     result = command.result or {}
     found = outcome or result.get("outcome")
     if command.status != CommandStatus.DONE:
-        return ShownStatus(label(reader, "command_status", command.status), TONES.get(command.status, "info"))
+        return StatusBadge(label(reader, "command_status", command.status), TONES.get(command.status, "info"))
     if result.get("stopped") is True:
-        return ShownStatus(label(reader, "fact", "stopped"), "warn")
+        return StatusBadge(label(reader, "fact", "stopped"), "warn")
     if found is not None:
-        return ShownStatus(
+        return StatusBadge(
             label(reader, "outcome", str(found)), "good" if found == Outcome.DELIVERED else "bad"
         )
     if command.command in ASKING:
-        return ShownStatus(texts.say("commands.asked_for", reader.language), "info")
-    return ShownStatus(label(reader, "command_status", command.status), "good")
+        return StatusBadge(texts.say("commands.asked_for", reader.language), "info")
+    return StatusBadge(label(reader, "command_status", command.status), "good")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,10 @@ def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
         if text is None:
             rest[name] = value
         else:
-            facts.append((label(reader, "fact", _fact(name, value)), text))
+            # What a recovery matched is counted by the states before it, not by what came of it.
+            fact = "states_before" if name == "matched" and isinstance(value, dict) else name
+            facts.append((label(reader, "fact", fact), text))
     return Worded(facts, written_json(rest))
-
-
-def _fact(name: str, value: object) -> str:
-    """Name a fact: what a recovery matched is counted by the states before it, not by what came of it."""
-    return "states_before" if name == "matched" and isinstance(value, dict) else name
 
 
 def in_words(name: str, value: Any, reader: Reader) -> str | None:

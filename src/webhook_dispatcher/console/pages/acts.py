@@ -185,12 +185,12 @@ class ActPages:
 
     async def preview(self, request: Request) -> Response:
         """Say what an act will do, and to how many."""
-        name = request.given("act")
-        back = with_query("/deliveries", dict(FilterFields.of(request, PREFIX).pairs))
+        name = request.query_value("act")
+        back = with_query("/deliveries", dict(FilterFields.from_query(request, PREFIX).pairs))
         try:
             if name in TICKED:
                 return await self._of_ticked(request, name, list(request.query.get("event", ())), back)
-            return await self._of_all(request, name, FilterFields.of(request, PREFIX), back)
+            return await self._of_all(request, name, FilterFields.from_query(request, PREFIX), back)
         except ActRefused as error:
             return _refused(name, error.text, back)
         except (FieldRefused, FilterRefused) as error:
@@ -285,8 +285,8 @@ class ActPages:
 
     async def act(self, request: Request) -> Response:
         """Give the commands that were previewed."""
-        name = request.entered("act")
-        fields = FilterFields.entered(request, PREFIX)
+        name = request.form_value("act")
+        fields = FilterFields.from_form(request, PREFIX)
         back = with_query("/deliveries", dict(fields.pairs))
         try:
             if name in TICKED:
@@ -308,11 +308,11 @@ class ActPages:
     async def _give_one(self, request: Request, name: str, fields: FilterFields) -> Response:
         act = _mass_act(request, name, fields)
         language = request.reader.language
-        if request.entered("again") or _is_chosen_anew(request):
+        if request.form_value("again") or _is_chosen_anew(request):
             return Redirect(_recounted(request, name, act, fields))
         if act.needs_since and not fields.merchant and not fields.since:
             raise ActRefused(texts.say("act.needs_scope", language))
-        if not fields.merchant and request.entered("everybody") != "yes":
+        if not fields.merchant and request.form_value("everybody") != "yes":
             raise ActRefused(texts.say("act.everybody_missing", language))
         scope = _scope(request, act, fields, request.form, self._now())
         args = {**act.args(scope), **_counted_before(request)}
@@ -324,7 +324,7 @@ class ActPages:
 
 def _counted_before(request: Request) -> dict[str, int]:
     """Return what the preview counted, for the command's progress, where it counted all."""
-    text = request.entered(acting.COUNTED)
+    text = request.form_value(acting.COUNTED)
     is_count = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_COUNTED))
     return {acting.COUNTED: int(text)} if is_count else {}
 
@@ -351,17 +351,17 @@ def _mass_act(request: Request, name: str, fields: FilterFields) -> MassAct:
 
 
 def _scope(
-    request: Request, act: MassAct, fields: FilterFields, given: Mapping[str, Sequence[str]], now: datetime
+    request: Request, act: MassAct, fields: FilterFields, form: Mapping[str, Sequence[str]], now: datetime
 ) -> Scope:
-    """Return what is asked for, never beyond the preview. given: the fields in which states are chosen."""
+    """Return what is asked for, never beyond the preview. form: has the fields in which states are chosen."""
     wanted = fields.wanted(request.reader.zone)
     wanted.check()
     until = now if wanted.until is None else min(wanted.until, now)
-    chosen = [state for state in RECOVERABLE if state in given.get("states", ())]
+    chosen = [state for state in RECOVERABLE if state in form.get("states", ())]
     if act.offers is None:
         return Scope(fields, wanted.since, until, (fields.state,) if fields.state else act.states)
     states = tuple(chosen) or ((fields.state,) if fields.state else act.offers)
-    leave_out = tuple(str(what) for what in LeaveOut if what not in given.get("included", ()))
+    leave_out = tuple(str(what) for what in LeaveOut if what not in form.get("included", ()))
     return Scope(fields, wanted.since, until, states, leave_out)
 
 
@@ -404,7 +404,7 @@ def _window(request: Request, name: str, act: MassAct, scope: Scope, now: dateti
     choices = _choices(act, scope)
     return {
         "local": scope.fields.local(request.reader.zone),
-        "is_chosen_anew": bool(request.given("changed")),
+        "is_chosen_anew": bool(request.query_value("changed")),
         "times": "act.times_created"
         if act.command is CommandName.SKIP
         else "act.times"
@@ -453,8 +453,8 @@ def _beside(
         ),
     ]
     if not act.chooses_states:
-        told = texts.say("act.failing_included", language, found=failing, count=merchants)
-        return [("", "", told, True)] if merchants else []
+        note = texts.say("act.failing_included", language, found=failing, count=merchants)
+        return [("", "", note, True)] if merchants else []
     chosen = dict.fromkeys(_choices(act, scope), True)
     return [
         (NEW + field, value, text, (field, value) in chosen)
@@ -469,8 +469,8 @@ def _is_chosen_anew(request: Request) -> bool:
         return False  # it was not given by the preview's form
     zone = request.reader.zone
     times_differ = any(
-        instant(field, request.entered(NEW + field), zone)
-        != instant(field, request.entered(SHOWN + field), zone)
+        instant(field, request.form_value(NEW + field), zone)
+        != instant(field, request.form_value(SHOWN + field), zone)
         for field in ("since", "until")
     )
     return times_differ or any(
@@ -480,9 +480,9 @@ def _is_chosen_anew(request: Request) -> bool:
 
 def _recounted(request: Request, name: str, act: MassAct, fields: FilterFields) -> str:
     """Return the path of the preview of what is chosen anew: nothing is done that was not counted before."""
-    times = ((PREFIX + field, request.entered(NEW + field)) for field in ("since", "until"))
+    times = ((PREFIX + field, request.form_value(NEW + field)) for field in ("since", "until"))
     choices = [(field, value) for field in CHOICES for value in request.form.get(NEW + field, ())]
-    changed = [] if request.entered("again") else [("changed", "yes")]
+    changed = [] if request.form_value("again") else [("changed", "yes")]
     kept = _act_fields(name, _beside_window(act, fields))
     return _preview_path([*kept, *(pair for pair in times if pair[1]), *choices, *changed])
 

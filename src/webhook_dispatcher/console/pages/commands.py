@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
 from webhook_dispatcher.console import texts
@@ -28,12 +28,6 @@ LABELS: Mapping[str, str] = {
 }
 SHOWN_BESIDE = frozenset({"merchant_id", "account"})
 """Facts of a change that have a column of their own."""
-_SAID = {
-    "withdrawn": ("good", "commands.withdrawn"),
-    "not_withdrawn": ("warn", "commands.not_withdrawn"),
-    "stopped": ("good", "commands.stopped"),
-    "not_stopped": ("warn", "commands.not_stopped"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class CommandLine:
     """A command in the list."""
 
     row: CommandRow
-    shown: acting.ShownStatus
+    status: acting.StatusBadge
     came_of_it: str
 
 
@@ -75,17 +69,17 @@ class Fields:
     by: str = ""
 
     @classmethod
-    def of(cls, request: Request) -> "Fields":
+    def from_query(cls, request: Request) -> "Fields":
         """Read them from a query; of changes only the merchant can be asked for."""
-        merchant = request.given("merchant")[:MAX_FIELD]
-        if request.given("view") == "changes":
+        merchant = request.query_value("merchant")[:MAX_FIELD]
+        if request.query_value("view") == "changes":
             return cls(view="changes", merchant=merchant)
-        named = {name: request.given(name)[:MAX_FIELD] for name in ("command", "status", "by")}
+        named = {name: request.query_value(name)[:MAX_FIELD] for name in ("command", "status", "by")}
         return cls(merchant=merchant, **named)
 
     @property
     def pairs(self) -> dict[str, str]:
-        """Those that are given, by their names."""
+        """Those that are filled in, by their names."""
         return {each.name: text for each in fields(self) if (text := getattr(self, each.name))}
 
 
@@ -95,7 +89,15 @@ class Said:
 
     tone: str
     key: str
-    facts: dict[str, object]
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+_SAID = {
+    "withdrawn": Said("good", "commands.withdrawn"),
+    "not_withdrawn": Said("warn", "commands.not_withdrawn"),
+    "stopped": Said("good", "commands.stopped"),
+    "not_stopped": Said("warn", "commands.not_stopped"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +110,31 @@ class CommandPages:
 
     async def show(self, request: Request) -> Response:
         """Show the list: commands, or what was changed."""
-        wanted = Fields.of(request)
+        wanted = Fields.from_query(request)
         try:
-            page = await (self._changes if wanted.view else self._given)(request, wanted)
+            page = await (self._list_changes if wanted.view else self._list_commands)(request, wanted)
         except FilterRefused as error:
             return _list(request, wanted, ListPage([]), refused=said(request, error, LABELS))
         return _list(request, wanted, page)
 
-    async def _given(self, request: Request, filled: Fields) -> ListPage:
+    async def _list_commands(self, request: Request, filled: Fields) -> ListPage:
         wanted = CommandFilter(
             command=filled.command or None,
             status=filled.status or None,
             merchant_id=filled.merchant or None,
             requested_by=filled.by or None,
         )
-        page = await self.commands.list(request.key, wanted, request.given("after") or None)
+        page = await self.commands.list(request.key, wanted, request.query_value("after") or None)
         lines = [
-            CommandLine(row, acting.shown_status(row, request.reader), acting.came_of(row, request.reader))
+            CommandLine(row, acting.status_badge(row, request.reader), acting.came_of(row, request.reader))
             for row in page.commands
         ]
         return ListPage(lines, page.next, page.looked_back_to)
 
-    async def _changes(self, request: Request, filled: Fields) -> ListPage:
-        page = await self.commands.audit(request.key, filled.merchant or None, request.given("after") or None)
+    async def _list_changes(self, request: Request, filled: Fields) -> ListPage:
+        page = await self.commands.audit(
+            request.key, filled.merchant or None, request.query_value("after") or None
+        )
         return ListPage([_change(row, request.reader) for row in page.entries], page.next)
 
     async def show_one(self, request: Request) -> Response:
@@ -138,20 +142,20 @@ class CommandPages:
         number = acting.wanted_number(request.parameters["command"])
         if (command := await self.commands.get(request.key, number)) is None:
             raise HttpError(404, "no_command")
-        only_failed = request.given("only") == "failed"
+        only_failed = request.query_value("only") == "failed"
         events = None
         if command.has_events:
             try:
-                after = request.given("after") or None
+                after = request.query_value("after") or None
                 events = await self.commands.events(request.key, command.id, only_failed, after)
             except FilterRefused:
                 events = await self.commands.events(request.key, command.id, only_failed)
         path = f"/commands/{command.id}"
         only = {"only": "failed"} if only_failed else {}
         facts = {
-            "said": _said(request.given("said")),
+            "said": _SAID.get(request.query_value("said")),
             "command": command,
-            "shown": acting.shown_status(command, request.reader),
+            "status_badge": acting.status_badge(command, request.reader),
             "is_final": acting.is_final(command),
             "is_stoppable": command.command in acting.MASS_COMMANDS and not acting.is_final(command),
             "came_of_it": acting.came_of(command, request.reader),
@@ -161,7 +165,7 @@ class CommandPages:
             "result": acting.worded(command.result, request.reader),
             "events": events,
             "only_failed": only_failed,
-            "here": with_query(path, {**only, "after": request.given("after")}),
+            "here": with_query(path, {**only, "after": request.query_value("after")}),
             "all_path": path,
             "failed_path": with_query(path, {"only": "failed"}),
             "next_page": with_query(path, {**only, "after": events.next}) if events and events.next else None,
@@ -188,8 +192,8 @@ class CommandPages:
 
 
 def _list(request: Request, filled: Fields, page: ListPage, refused: str = "") -> Page:
-    given = request.given("given")
-    is_number = given.isascii() and given.isdecimal() and len(given) < 6
+    count = request.query_value("given")
+    is_number = count.isascii() and count.isdecimal() and len(count) < 6
     kept, of_merchant = filled.pairs, {"merchant": filled.merchant}
     facts = {
         "view": filled.view or "commands",
@@ -198,14 +202,14 @@ def _list(request: Request, filled: Fields, page: ListPage, refused: str = "") -
         "rows": page.rows,
         "looked_back_to": page.looked_back_to,
         "refused": refused,
-        "is_live": not request.given("after"),
+        "is_live": not request.query_value("after"),
         "here": with_query("/commands", kept),
-        "given_path": with_query("/commands", of_merchant),
+        "commands_path": with_query("/commands", of_merchant),
         "changes_path": with_query("/commands", {"view": "changes", **of_merchant}),
-        "is_later_page": bool(request.given("after")),
+        "is_later_page": bool(request.query_value("after")),
         "first_page": with_query("/commands", kept),
         "next_page": with_query("/commands", {**kept, "after": page.next}) if page.next else None,
-        "said": Said("good", "act.given", {"count": int(given)}) if is_number else None,
+        "said": Said("good", "act.given", {"count": int(count)}) if is_number else None,
     }
     return Page("commands.html", facts, 422 if refused else 200)
 
@@ -235,12 +239,8 @@ def _sides(name: str, before: object, after: object, reader: Reader) -> str:
 
 def _side(name: str, value: object, reader: Reader) -> str:
     if name == "args" and isinstance(value, dict):
-        told = acting.worded(value, reader)
+        args = acting.worded(value, reader)
         return ", ".join(
-            [*(f"{fact} {text}" for fact, text in told.facts), *([told.rest] if told.rest else [])]
+            [*(f"{fact} {text}" for fact, text in args.facts), *([args.rest] if args.rest else [])]
         )
     return acting.in_words(name, value, reader) or json.dumps(value, ensure_ascii=False)
-
-
-def _said(name: str) -> Said | None:
-    return Said(*_SAID[name], {}) if name in _SAID else None

@@ -34,7 +34,7 @@ class DeliveryLog:
 
     async def show(self, request: Request) -> Response:
         """Show one page. A filter that cannot be is refused in words, with the form as it was filled in."""
-        fields, after = FilterFields.of(request), request.given("after") or None
+        fields, after = FilterFields.from_query(request), request.query_value("after") or None
         if (meant := fields.with_offsets(request.reader.zone)) != fields:
             # A link that is sent to somebody in another zone means the same there.
             return Redirect(with_query("/deliveries", {**dict(meant.pairs), "after": after}))
@@ -47,34 +47,32 @@ class DeliveryLog:
         except (FieldRefused, FilterRefused) as error:
             refused = said(request, error)
         is_empty = page is not None and not page.deliveries and not page.next
-        unknown = bool(fields.merchant) and is_empty and await self._is_unknown(request, fields.merchant)
-        given = dict(fields.pairs)
-        mass = [_button(request, name, fields) for name in MASS]
+        is_unknown = False
+        if fields.merchant and is_empty:
+            # It is mistyped, perhaps.
+            is_unknown = await self.merchants.get(request.key, fields.merchant) is None
+        filled = dict(fields.pairs)
+        mass = [
+            MassButton(name, act.is_destructive, hindrance(request, name, fields))
+            for name, act in MASS.items()
+        ]
         facts: Mapping[str, object] = {
             "filter": fields,
-            "shown": fields.local(request.reader.zone),
-            "shows_end": fields.state == State.FAILED or (fields.time == ENDED and "time" in given),
+            "local": fields.local(request.reader.zone),
+            "shows_end": fields.state == State.FAILED or (fields.time == ENDED and "time" in filled),
             "is_by_end": is_by_end,
             "mass": mass,
             "hindrances": _hindrances(request, mass),
-            "is_filtered": bool(given),
+            "is_filtered": bool(filled),
             "event_types": EVENT_TYPES,
             "page": page,
             "refused": refused,
-            "is_unknown": unknown,
+            "is_unknown": is_unknown,
             "is_later_page": after is not None,
-            "first_page": with_query("/deliveries", given),
-            "next_page": with_query("/deliveries", {**given, "after": page.next if page else None}),
+            "first_page": with_query("/deliveries", filled),
+            "next_page": with_query("/deliveries", {**filled, "after": page.next if page else None}),
         }
         return Page("deliveries.html", facts, 422 if refused else 200)
-
-    async def _is_unknown(self, request: Request, merchant_id: str) -> bool:
-        """Tell whether there is no such merchant: it is mistyped, perhaps."""
-        return await self.merchants.get(request.key, merchant_id) is None
-
-
-def _button(request: Request, name: str, fields: FilterFields) -> MassButton:
-    return MassButton(name, MASS[name].is_destructive, hindrance(request, name, fields))
 
 
 def _hindrances(request: Request, buttons: Sequence[MassButton]) -> Mapping[str, str]:

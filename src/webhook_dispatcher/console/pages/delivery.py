@@ -14,7 +14,6 @@ from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.pages.sentences import Stretch, sentence
 from webhook_dispatcher.console.pretty import pretty
-from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.rendering import delivery_path, merchant_path, with_query
 from webhook_dispatcher.diagnosis import explanation, timeline
 from webhook_dispatcher.diagnosis.explanation import Action
@@ -83,23 +82,26 @@ class DeliveryPages:
     async def show(self, request: Request) -> Response:
         """Show one delivery; of an event that is not there, say what there is to say."""
         wanted = _wanted(request)
-        seq = acting.command_number(request.given("seq"))
+        seq = acting.command_number(request.query_value("seq"))
         # Before the delivery: a command that is done has changed what is read after it.
         command = await self._command(request)
         if (story := await self.stories.get(request.key, wanted, seq)) is None:
             unfound = await self.stories.explain_unfound(request.key, wanted)
             raise HttpError(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
-        told = explanation.explain(story.facts, self.rules)
+        explained = explanation.explain(story.facts, self.rules)
         delivery = story.facts.delivery
         is_moving = (command is not None and not acting.is_final(command)) or _may_end_soon(story)
         facts = {
             "delivery": delivery,
-            "why": [sentence(said, request.reader) for said in (*told.why, *told.following)],
+            "why": [sentence(said, request.reader) for said in (*explained.why, *explained.following)],
             "advice": [
                 (sentence(advice.said, request.reader), _leads_to(advice.action, delivery.merchant_id))
-                for advice in told.advice
+                for advice in explained.advice
             ],
-            "story": [_line(moment, request.reader) for moment in timeline.build(story.facts, story.around)],
+            "story": [
+                StoryLine(moment.at, TONES[moment.kind], sentence(moment.said, request.reader))
+                for moment in timeline.build(story.facts, story.around)
+            ],
             "attempts": story.facts.attempts,
             "by_hand": sum(each.trigger == Trigger.MANUAL for each in story.facts.attempts),
             "payload": payload_of(delivery, story.payload),
@@ -108,25 +110,25 @@ class DeliveryPages:
             "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
             "command": command,
-            "shown": (
-                acting.shown_status(command, request.reader, _outcome_of(command, story)) if command else None
+            "status_badge": (
+                acting.status_badge(command, request.reader, _outcome_of(command, story)) if command else None
             ),
             "is_moving": is_moving,
             "here": with_query(
-                request.path, {"seq": request.given("seq"), "command": request.given("command")}
+                request.path, {"seq": request.query_value("seq"), "command": request.query_value("command")}
             ),
         }
         return Page("delivery.html", facts)
 
     async def _command(self, request: Request) -> CommandRow | None:
         """Return the command that this page was led to by, if it is about this delivery."""
-        number = acting.command_number(request.given("command"))
+        number = acting.command_number(request.query_value("command"))
         command = None if number is None else await self.commands.get(request.key, number)
         return command if command is not None and command.event_id == _wanted(request) else None
 
     async def retry(self, request: Request) -> Response:
         """Have one more attempt made now."""
-        args: dict[str, object] = {"force": True} if request.entered("force") == "yes" else {}
+        args: dict[str, object] = {"force": True} if request.form_value("force") == "yes" else {}
         return await self._give(request, CommandName.RETRY, args)
 
     async def cancel(self, request: Request) -> Response:
@@ -207,10 +209,6 @@ def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, 
         ("Service-Event-Type", delivery.type),
         ("Service-Signature", "t=…,v1=…"),
     )
-
-
-def _line(moment: timeline.Moment, reader: Reader) -> StoryLine:
-    return StoryLine(moment.at, TONES[moment.kind], sentence(moment.said, reader))
 
 
 def _leads_to(action: Action, merchant_id: str) -> str | None:

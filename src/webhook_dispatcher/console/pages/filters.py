@@ -61,20 +61,20 @@ class FilterFields:
     time: str = ""
 
     @classmethod
-    def of(cls, request: Request, prefix: str = "") -> "FilterFields":
+    def from_query(cls, request: Request, prefix: str = "") -> "FilterFields":
         """Read them from a query."""
-        return cls(**{each.name: request.given(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
+        return cls(**{each.name: request.query_value(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
 
     @classmethod
-    def entered(cls, request: Request, prefix: str) -> "FilterFields":
+    def from_form(cls, request: Request, prefix: str) -> "FilterFields":
         """Read them from a form."""
-        return cls(**{each.name: request.entered(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
+        return cls(**{each.name: request.form_value(prefix + each.name)[:MAX_FIELD] for each in fields(cls)})
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Those that are given, with their names."""
-        given = [(each.name, text) for each in fields(self) if (text := getattr(self, each.name))]
-        return given if self.since or self.until else [pair for pair in given if pair[0] != "time"]
+        """Those that are filled in, with their names."""
+        filled = [(each.name, text) for each in fields(self) if (text := getattr(self, each.name))]
+        return filled if self.since or self.until else [pair for pair in filled if pair[0] != "time"]
 
     def with_offsets(self, zone: ZoneInfo) -> "FilterFields":
         """Return them with times that mean the same to readers in other zones."""

@@ -18,7 +18,6 @@ from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.storage.administration import DispatcherFacts
 from webhook_dispatcher.storage.console.health import MAX_NAMED, MAX_URLS, Health, Healths
 from webhook_dispatcher.storage.console.overview import DispatcherRow
-from webhook_dispatcher.storage.insight import Pause
 from webhook_dispatcher.transport.guard import Guard
 
 TONES = {Level.BAD: "bad", Level.NOTE: "warn", Level.GOOD: "good"}
@@ -87,7 +86,9 @@ class HealthPage:
         )
         yield findings.of_missing_partitions(health.missing)
         if health.everything_is_paused:
-            yield _pause(health.pause)
+            pause = health.pause
+            since, by = (pause.handled_at, pause.requested_by) if pause else (None, None)
+            yield findings.of_pause(since, by)
         yield findings.of_suspended(health.suspended_next, health.suspended)
         yield from self._endpoints(health.urls)
         yield findings.of_clock(ahead, is_console=True)
@@ -119,12 +120,6 @@ def _chosen(dispatchers: Sequence[DispatcherRow]) -> Sequence[Chosen]:
             hosts.setdefault(settings.get(name), set()).add(host)
         found.append(Chosen(name, [(value, ", ".join(sorted(of))) for value, of in hosts.items()]))
     return found
-
-
-def _pause(pause: Pause | None) -> Finding:
-    if pause is None:
-        return findings.of_pause(None, None)
-    return findings.of_pause(pause.handled_at, pause.requested_by)
 
 
 def _dispatcher(row: DispatcherRow) -> DispatcherFacts:

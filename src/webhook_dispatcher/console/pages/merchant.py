@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from importlib.resources import files
 
 import structlog
@@ -86,7 +87,7 @@ class MerchantPages:
 
     async def show(self, request: Request) -> Response:
         """Show the merchant; one that nothing is known of can be configured."""
-        return await self._page(request, is_new=request.given("new") == "yes")
+        return await self._page(request, is_new=request.query_value("new") == "yes")
 
     async def _page(
         self,
@@ -108,7 +109,7 @@ class MerchantPages:
         is_unknown = merchant is None and not keys and not is_new
         url = entered_url if entered_url is not None else (merchant.url or "" if merchant else "")
         path = merchant_path(merchant_id)
-        said = _SAID.get(request.given("said"))
+        said = _SAID.get(request.query_value("said"))
         result = (command.result or {}) if command else {}
         facts = {
             "merchant_id": merchant_id,
@@ -122,7 +123,7 @@ class MerchantPages:
             "secret": secret,
             "note": texts.say(said, request.reader.language) if said else "",
             "command": command,
-            "shown": acting.shown_status(command, request.reader) if command else None,
+            "status_badge": acting.status_badge(command, request.reader) if command else None,
             "test_answer": _tested(command, request) if command else "",
             "test_event": event_id(str(result.get("event_id"))),
             "is_moving": command is not None and not acting.is_final(command),
@@ -142,7 +143,7 @@ class MerchantPages:
 
     async def _command(self, request: Request, merchant_id: str) -> CommandRow | None:
         """Return the command that this page was led to by, if it is about this merchant."""
-        number = acting.command_number(request.given("command"))
+        number = acting.command_number(request.query_value("command"))
         command = None if number is None else await self._commands.get(request.key, number)
         return command if command is not None and command.merchant_id == merchant_id else None
 
@@ -160,26 +161,22 @@ class MerchantPages:
     async def judge_url(self, request: Request) -> Response:
         """Say what the guard says of a URL, while it is typed."""
         merchant = await self._merchants.get(request.key, wanted_merchant(request))
-        url = request.given("url")
+        url = request.query_value("url")
         if not url:
             return Page("_verdict.html", {"verdict": None})
         return Page("_verdict.html", {"verdict": self._verdict(request, url, merchant)})
 
     async def configure(self, request: Request) -> Response:
         """Change the URL, or configure the merchant with a secret of its own, which is shown once."""
-        merchant_id, url = wanted_merchant(request), request.entered("url").strip()
+        merchant_id, url = wanted_merchant(request), request.form_value("url").strip()
         if self._guard.find_fault(url) is not None:
             return await self._page(request, entered_url=url, status=422)
-        put = self._actions.put_endpoint
+        store = partial(self._actions.put_endpoint, request.key, merchant_id, url)
         try:
-            result = await put(request.key, merchant_id, url, None)
+            result = await store(None)
             if result is not PutOutcome.NOT_CONFIGURED:
                 return _to(merchant_id, said="url" if result is PutOutcome.CHANGED else "same")
-            result, secret = await store_new_secret(
-                merchant_id,
-                self._actions.sealing_key,
-                lambda sealed: put(request.key, merchant_id, url, sealed),
-            )
+            result, secret = await store_new_secret(merchant_id, self._actions.sealing_key, store)
         except NotSealed as error:
             return await self._unsealed(request, error)
         except StatementRefused as error:
@@ -194,12 +191,12 @@ class MerchantPages:
     async def rotate(self, request: Request) -> Response:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
         merchant_id = wanted_merchant(request)
-        chosen = request.entered("overlap")
+        chosen = request.form_value("overlap")
         (overlap, _), hold = OVERLAPS.get(chosen, OVERLAPS[""]), chosen == HOLD
         merchant = await self._merchants.get(request.key, merchant_id)
         if merchant is None or merchant.secret_created_at is None:
             return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
-        if merchant.secret_created_at.isoformat() != request.entered("created"):
+        if merchant.secret_created_at.isoformat() != request.form_value("created"):
             at = shown_instant(request.reader, merchant.now, merchant.secret_created_at, True)
             return await self._page(
                 request, problem=self._say(request, "merchant.secret_again", at=at), status=409
@@ -253,8 +250,8 @@ class MerchantPages:
 
     async def create_key(self, request: Request) -> Response:
         """Make an API key, whose secret is shown once; its id is the form's, so that it is made once."""
-        merchant_id, name = wanted_merchant(request), request.entered("name").strip()
-        client_id = ClientId.parse(request.entered("client"))
+        merchant_id, name = wanted_merchant(request), request.form_value("name").strip()
+        client_id = ClientId.parse(request.form_value("client"))
         if client_id is None or client_id.shard != self._shard:
             raise HttpError(422, "malformed")
         if not 1 <= len(name) <= MAX_KEY_NAME or not name.isprintable():
@@ -273,7 +270,7 @@ class MerchantPages:
 
     async def revoke_key(self, request: Request) -> Response:
         """Revoke an API key for good."""
-        merchant_id, client_id = wanted_merchant(request), request.entered("client")
+        merchant_id, client_id = wanted_merchant(request), request.form_value("client")
         known = await self._merchants.api_keys(request.key, merchant_id)
         if all(key.client_id != client_id for key in known):
             raise HttpError(404, "not_found")

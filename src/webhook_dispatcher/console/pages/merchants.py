@@ -24,10 +24,12 @@ class MerchantList:
 
     async def show(self, request: Request) -> Response:
         """Show one page."""
-        if request.given("view") == "keys":
+        if request.query_value("view") == "keys":
             return await self._keys(request)
-        prefix, after = request.given("prefix"), request.given("after") or None
-        order = next((each for each in MerchantOrder if each == request.given("order")), MerchantOrder.ID)
+        prefix, after = request.query_value("prefix"), request.query_value("after") or None
+        order = next(
+            (each for each in MerchantOrder if each == request.query_value("order")), MerchantOrder.ID
+        )
         page: MerchantPage | None = None
         refused = ""
         try:
@@ -50,7 +52,7 @@ class MerchantList:
 
     async def _keys(self, request: Request) -> Response:
         """Show one page of the API keys of all merchants."""
-        after = request.given("after") or None
+        after = request.query_value("after") or None
         page, refused = ApiKeyPage([]), ""
         try:
             page = await self.merchants.all_api_keys(request.key, after)
@@ -66,7 +68,7 @@ class MerchantList:
 
     async def open(self, request: Request) -> Response:
         """Lead to the page of a merchant by its id, also where nothing is known of that merchant yet."""
-        merchant_id = request.given("merchant")
+        merchant_id = request.query_value("merchant")
         if not 1 <= len(merchant_id) <= MAX_ID_LENGTH or not merchant_id.isprintable():
             return Redirect("/merchants")
         return Redirect(with_query(merchant_path(merchant_id), {"new": "yes"}))

@@ -191,12 +191,9 @@ def _attempts(name: str, rows: Sequence[Rows], reader: Reader) -> Attempts:
         Attempted(outcome, attempts, _list(outcome=outcome, since=since))
         for outcome, attempts in plot.outcomes
     ]
-    return Attempts(name, plot, _bars(plot, reader), outcomes)
-
-
-def _bars(plot: Plot, reader: Reader) -> Markup:
-    words = {name: texts.say(f"overview.class_{name}", reader.language) for name, _ in plot.sums}
-    return draw(plot.bars, words, partial(clock, reader), partial(amounts.number, language=reader.language))
+    words = {each: texts.say(f"overview.class_{each}", reader.language) for each, _ in plot.sums}
+    number = partial(amounts.number, language=reader.language)
+    return Attempts(name, plot, draw(plot.bars, words, partial(clock, reader), number), outcomes)
 
 
 def _warnings(overview: Overview, reader: Reader) -> Sequence[Hindrance]:

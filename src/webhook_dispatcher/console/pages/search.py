@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
-from webhook_dispatcher.console.pages.acting import shown_status
+from webhook_dispatcher.console.pages.acting import status_badge
 from webhook_dispatcher.console.pages.filters import said
 from webhook_dispatcher.console.rendering import delivery_path, merchant_path
 from webhook_dispatcher.storage.console.filters import FilterRefused
@@ -18,15 +18,15 @@ class SearchPage:
 
     async def show(self, request: Request) -> Response:
         """Show what was found."""
-        text = request.given("q")
+        text = request.query_value("q")
         try:
             found = await self.search.find(request.key, text)
         except FilterRefused as error:
             return Page("search.html", {"query": text, "found": None, "refused": said(request, error)}, 422)
         if found.count == 1:
             return Redirect(_only(found))
-        shown = shown_status(found.command, request.reader) if found.command else None
-        return Page("search.html", {"query": text, "found": found, "refused": "", "shown": shown})
+        badge = status_badge(found.command, request.reader) if found.command else None
+        return Page("search.html", {"query": text, "found": found, "refused": "", "status_badge": badge})
 
 
 def _only(found: SearchResult) -> str:

@@ -27,42 +27,42 @@ class Signing:
         """Show the form."""
         if self._is_by_proxy:
             return Redirect("/")
-        why = request.given("why")
-        return _form(next_page(request.given("next")), f"sign_in.{why}" if why in _REASONS else None)
+        why = request.query_value("why")
+        return _form(next_page(request.query_value("next")), f"sign_in.{why}" if why in _REASONS else None)
 
     async def sign_in(self, request: PublicRequest) -> Response:
         """Begin a session, or say why not."""
         if self._is_by_proxy:
             return Redirect("/")
-        token, code = new_token(), request.entered("code")
-        onwards = next_page(request.entered("next"))
+        token, code = new_token(), request.form_value("code")
+        onwards = next_page(request.form_value("next"))
         try:
             tried = await self._tried(request, token)
         except TooBusy:
-            return _form(onwards, "sign_in.busy", request.entered("name"), status=503)
+            return _form(onwards, "sign_in.busy", request.form_value("name"), status=503)
         if tried.outcome is SignInOutcome.SIGNED_IN:
-            await self._adopt_zone(token, request.entered("zone"))
+            await self._adopt_zone(token, request.form_value("zone"))
             return Redirect(onwards, begins=token)
         if tried.outcome is SignInOutcome.REFUSED:
             key = "sign_in.code_refused" if code else "sign_in.refused"
-            return _form(onwards, key, request.entered("name"), is_code=bool(code), status=403)
+            return _form(onwards, key, request.form_value("name"), is_code=bool(code), status=403)
         wait = amounts.span(tried.retry_after, request.reader.language) if tried.retry_after else ""
         return _form(
             onwards,
             f"sign_in.{tried.outcome}",
-            request.entered("name"),
+            request.form_value("name"),
             is_code=bool(code),
             status=429 if tried.outcome is SignInOutcome.LOCKED else 403,
             wait=wait,
         )
 
     async def _tried(self, request: PublicRequest, token: SessionToken) -> SignIn:
-        if typed := request.entered("code"):
+        if typed := request.form_value("code"):
             code = SignInCode.parse(typed)
             # A text that cannot be a code is counted as a wrong one: the database knows no code of this hash.
             code_hash = b"" if code is None else code.hash
             return await self._sessions.sign_in_by_code(code_hash, token.hash, request.browser)
-        name, password = parse_name(request.entered("name")) or "", request.entered("password")
+        name, password = parse_name(request.form_value("name")) or "", request.form_value("password")
         if len(password) > MAX_CHARACTERS:
             password = ""
         if (wait := await self._sessions.wait(name, request.browser)) is not None:
