@@ -114,7 +114,7 @@ class Row:
     _: KW_ONLY
     answer: type[BaseModel] | None = None
     created: type[BaseModel] | None = None
-    limit: Literal["token", "key", "card", "none"] = "key"
+    limit: Literal["token", "key", "card", "none"]
     idempotency: IdempotencyRule = "none"
     statuses: tuple[int, ...] = (200,)
     refusals: tuple[int, ...] = ()

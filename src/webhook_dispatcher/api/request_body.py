@@ -66,12 +66,12 @@ def parse(model: type[T], head: Head, body: bytes, form: type[T] | None = None) 
 
     Where it is in the body, there must be no query.
     """
-    query, language = query_of(head), head.language
     if not head.operation.takes_body:
-        return validation.from_strings(model, query, language)
-    validation.from_strings(validation.Nothing, query, language)
+        return parse_query(model, head)
+    parse_query(validation.Nothing, head)
     if model is validation.Nothing and not body:
         return model()
+    language = head.language
     if content_type(head.headers) == FORM:
         fields = fields_of(body.decode("latin-1"), language)
         # A field without a value counts as left out (RFC 6749 3.2).
@@ -83,9 +83,12 @@ def parse(model: type[T], head: Head, body: bytes, form: type[T] | None = None) 
     return validation.from_json(model, body, language)
 
 
-def query_of(head: Head) -> Mapping[str, str]:
-    """Return the fields of the query."""
-    return fields_of(head.target.partition("?")[2], head.language)
+def parse_query(model: type[T], head: Head) -> T:
+    """Read the query by a model."""
+    query = head.target.partition("?")[2]
+    if model is validation.Nothing and not query:
+        return model()
+    return validation.from_strings(model, fields_of(query, head.language), head.language)
 
 
 def fields_of(text: str, language: Language) -> Mapping[str, str]:

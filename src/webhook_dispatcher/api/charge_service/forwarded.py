@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import structlog
 
-from webhook_dispatcher.api import request_body, validation
+from webhook_dispatcher.api import request_body
 from webhook_dispatcher.api.calls import (
     ApiError,
     Detail,
@@ -203,12 +203,13 @@ def target(head: Head, query: Sequence[tuple[str, str]] = ()) -> str:
 def _outgoing(request: Request, idempotency_key: str | None) -> UpstreamRequest:
     """Check what is ours to check: any fields with GET, no query otherwise, and a body that is JSON."""
     head, body = request.head, request.body
-    fields = request_body.query_of(head)
-    if head.operation.method != "GET":
-        validation.from_strings(Nothing, fields, head.language)
+    query: tuple[tuple[str, str], ...] = ()
+    if head.operation.method == "GET":
+        query = tuple(request_body.fields_of(head.target.partition("?")[2], head.language).items())
+    else:
+        request_body.parse_query(Nothing, head)
     if body:
         request_body.decode(body)
-    query = tuple(fields.items())
     target(head, query)
     return UpstreamRequest(
         method=head.operation.method,
