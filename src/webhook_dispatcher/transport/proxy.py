@@ -76,11 +76,11 @@ class TunnelRefused(AttemptEnded):
 def classify_proxy(error: Exception, phase: Phase) -> Failure:
     """Say what it means that there is no tunnel."""
     if isinstance(error, TunnelRefused):
-        status, detail = error.status, f"the egress proxy answered {error.status}"
+        detail = f"the egress proxy answered {error.status}"
         # smokescreen refuses a target with 407; a real one must say how to authenticate (RFC 9110, 15.5.8).
-        if status == 403 or (status == 407 and not error.is_challenge):
+        if error.status == 403 or (error.status == 407 and not error.is_challenge):
             return Failure(Outcome.BLOCKED, detail)
-        return Failure(Outcome.CONNECT, detail, is_ours=status in _OURS)
+        return Failure(Outcome.CONNECT, detail, is_ours=error.status in _OURS)
     # Asked for a tunnel, it is about to reach the receiver, or waits for it: Squid does so for a minute.
     is_ours = phase is Phase.REACHING_PROXY
     if isinstance(error, OutOfTime):

@@ -150,8 +150,7 @@ class GuardedResolver:
                 for address in cached.addresses:
                     self._guard.check_address(address, is_trusted)
             except Forbidden as error:
-                reason = f"name resolves to what must not be dialled: {error.reason}"
-                raise Forbidden(reason) from None
+                raise Forbidden(f"name resolves to what must not be dialled: {error.reason}") from None
         return Lookup(cached.addresses[:_MAX_ADDRESSES], was_queried)
 
     async def _query(self, host: str) -> tuple[_Cached, bool]:
