@@ -185,7 +185,8 @@ class Console:
         ):
             raise HttpError(403, "forged")
         _check_form(request)
-        browser = self._browser(request)
+        agent = "".join(filter(str.isprintable, request.headers.get("User-Agent", "")))
+        browser = Browser(request[ADDRESS], agent[:MAX_AGENT])
         if isinstance(route, PublicRoute):
             form = await _read_form(request, is_strangers=True)
             query = _query(request)
@@ -206,10 +207,6 @@ class Console:
     def _check_host(self, request: BaseRequest) -> None:
         if not security.is_known_host(request.host, self._front.origin):
             raise HttpError(421, "wrong_host", origin=self._front.origin or "localhost")
-
-    def _browser(self, request: BaseRequest) -> Browser:
-        agent = "".join(char for char in request.headers.get("User-Agent", "") if char.isprintable())
-        return Browser(request[ADDRESS], agent[:MAX_AGENT])
 
     def _proxy_name(self, request: BaseRequest) -> str | None:
         """Return whom a trusted proxy has signed in; None where anybody else sent that header."""

@@ -30,7 +30,11 @@ summary { cursor: pointer; margin: .6rem 0 }
 def page(document: Object) -> str:
     """Write the page."""
     info = document["info"]
-    operations = [*_operations(document)]
+    operations = [
+        (method.upper(), path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
@@ -49,19 +53,13 @@ def page(document: Object) -> str:
     return "\n".join(parts)
 
 
-def _operations(document: Object) -> Iterator[tuple[str, str, Object]]:
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield method.upper(), path, operation
-
-
 def _entry(method: str, path: str, operation: Object) -> str:
     link = f'<a href="#{operation["operationId"]}"><code>{escape(path)}</code></a>'
     return f'<tr><td><b class="method">{method}</b> {link}</td><td>{_prose(operation["summary"])}</td></tr>'
 
 
 def _section(document: Object, method: str, path: str, operation: Object) -> str:
-    parameters = (_parameter(_resolved(document, each)) for each in operation["parameters"])
+    parameters = (_parameter(document, each) for each in operation["parameters"])
     body = operation.get("requestBody", {"content": {}})["content"]
     sent = (f"<p>Body, <code>{kind}</code>: {_schema(each['schema'])}</p>" for kind, each in body.items())
     responses = (
@@ -81,7 +79,9 @@ def _section(document: Object, method: str, path: str, operation: Object) -> str
     )
 
 
-def _parameter(parameter: Object) -> tuple[str, str, str]:
+def _parameter(document: Object, parameter: Object) -> tuple[str, str, str]:
+    if "$ref" in parameter:
+        parameter = document["components"]["parameters"][parameter["$ref"].rpartition("/")[2]]
     name = f"<code>{escape(parameter['name'])}</code>" + (" (required)" if parameter.get("required") else "")
     described = _prose(parameter.get("description", ""))
     return name, parameter["in"], f"{described} <code>{_compact(parameter['schema'])}</code>"
@@ -113,12 +113,6 @@ def _errors(document: Object) -> Iterator[tuple[str, str, str]]:
 def _object(name: str, schema: Object) -> str:
     text = escape(json.dumps(schema, indent=2, ensure_ascii=False))
     return f'<details id="{name}"><summary><code>{name}</code></summary><pre>{text}</pre></details>'
-
-
-def _resolved(document: Object, parameter: Object) -> Object:
-    name = parameter.get("$ref", "").rpartition("/")[2]
-    found: Object = document["components"]["parameters"][name] if name else parameter
-    return found
 
 
 def _compact(schema: Object) -> str:

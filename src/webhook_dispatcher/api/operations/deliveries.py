@@ -1,7 +1,7 @@
 """The merchant's deliveries: listed, looked at one by one, sent again."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -136,7 +136,9 @@ class Lists:
         caller, language = request.caller, request.head.language
         if query.since is not None and query.until is not None and query.since >= query.until:
             raise validation.refuse_field("until", "empty_window", language)
-        listing = Listing(LISTING, caller.bearer.merchant_id, _filters(query))
+        fields = query.model_dump(mode="json", exclude={"limit", "cursor"})
+        filters = {name: None if value is None else str(value) for name, value in fields.items()}
+        listing = Listing(LISTING, caller.bearer.merchant_id, filters)
         cursors = await self._cursors.of(caller)
         position = NEWEST
         if query.cursor is not None:
@@ -206,8 +208,3 @@ def charges_refused() -> Iterator[None]:
     except ChargesNotIndexed as error:
         _log.error("charges.not_indexed", error=str(error), once_in=60.0)
         raise ApiError(UNAVAILABLE) from None
-
-
-def _filters(query: DeliveriesQuery) -> Mapping[str, str | None]:
-    fields = query.model_dump(mode="json", exclude={"limit", "cursor"})
-    return {name: None if value is None else str(value) for name, value in fields.items()}
