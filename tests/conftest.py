@@ -1,5 +1,6 @@
 """A real Postgres for the whole run, and a fresh migrated database for each test that asks for one."""
 
+import atexit
 import gc
 import os
 import secrets
@@ -9,13 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests import servers
 from tests.external_programs import lacking
-from tests.servers.database import TEMPLATE, Database, template_server
+from tests.servers.database import MIGRATED, TEMPLATE, Database, template_server
 from tests.servers.pooler import Pooler, pooler_if_asked
 from tests.servers.reused import Databases
 from tests.servers.scaled_time import LIBRARY, living_in, scaled_time
@@ -24,6 +28,7 @@ from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
 MEMORY = "/dev/shm"
 MIN_MEMORY_BYTES = 8 * 1024**3
+BROWSER = "tests/browser/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +48,28 @@ def pytest_configure() -> None:
     # No certificate here is of a public authority, and reading all of theirs takes 23 ms for each context.
     os.environ["SSL_CERT_FILE"] = os.devnull
     _keep_files_in_memory()
+    if MIGRATED not in os.environ:
+        _make_folder_of_the_migrated()
+
+
+def _make_folder_of_the_migrated() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
+    folder.chmod(0o711)  # as root without namespaces the server runs as nobody, who has to pass
+    os.environ[MIGRATED] = str(folder)
+    atexit.register(shutil.rmtree, folder)
+
+
+class OneBrowser(LoadFileScheduling):  # type: ignore[misc]
+    """Gives a module to one process, and all tests with a browser: starting one takes five seconds."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module: str = super()._split_scope(nodeid)
+        return BROWSER if module.startswith(BROWSER) else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Share the tests out by modules, where that is asked for."""
+    return OneBrowser(config, log) if config.option.dist == "loadfile" else None
 
 
 def _keep_files_in_memory() -> None:
