@@ -31,6 +31,7 @@ def own_database(clock: OwnClock) -> Iterator[Database]:
         yield database
 
 
+@pytest.mark.slow("integration/test_clock_steps.py::test_nothing_waits_for_the_hour_that_the_clock_was_ahead")
 async def test_what_waited_by_a_clock_that_was_ahead_goes_on_when_it_is_right(
     own_world: Installation, clock: OwnClock
 ) -> None:

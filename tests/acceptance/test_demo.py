@@ -99,9 +99,7 @@ def test_a_short_demo_finds_that_everything_agrees(folder: Path) -> None:
     [
         pytest.param(
             signal.SIGINT,
-            marks=pytest.mark.slow(
-                "acceptance/test_demo.py::test_ctrl_c_on_a_terminal_ends_it_with_a_verdict_and_what_to_do_next"
-            ),
+            marks=pytest.mark.slow("acceptance/test_demo.py::test_ctrl_c_in_any_phase_leaves_nothing_behind"),
         ),
         pytest.param(
             signal.SIGTERM,
@@ -200,6 +198,7 @@ def check_verdict(text: str) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.slow("acceptance/test_demo.py::test_a_short_demo_finds_that_everything_agrees")
 def test_ctrl_c_on_a_terminal_ends_it_with_a_verdict_and_what_to_do_next(folder: Path) -> None:
     with demo_on_a_terminal(folder) as (pid, terminal):
         before = shown(terminal, until="attempt 3  200")

@@ -61,6 +61,24 @@ def child_of(parent: int, word: str) -> int:
     raise AssertionError(f"no {word}")
 
 
+async def signs_people_in(daemon: Daemon, base: str) -> None:
+    """Use the code that is printed at the console, and one by the command that is printed beside it."""
+    said = daemon.log_file.with_name(SAID).read_text()
+    [code] = re.findall(r"with the code (\S+), once, within sixty seconds; for another:$", said, re.M)
+    async with browser(base) as client:
+        assert (await client.post("/sign-in", {"code": code})).location == "/"
+        health = await client.get("/health")
+        assert "WEBHOOK_EGRESS_ALLOW_NETWORKS" in health.text
+        assert "127.0.0.0/8" in health.text
+    assert code not in daemon.log_file.read_text()
+    command = said.splitlines()[-1].replace(
+        "webhook-dispatcher", f"{quote(sys.executable)} -m webhook_dispatcher"
+    )
+    another = subprocess.run(command, shell=True, env=environment({}), capture_output=True, check=True)
+    async with browser(base) as client:
+        assert (await client.post("/sign-in", {"code": another.stdout.decode().strip()})).location == "/"
+
+
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -68,16 +86,16 @@ def child_of(parent: int, word: str) -> int:
             signal.SIGTERM,
             0,
             marks=pytest.mark.slow(
-                "acceptance/test_embedded.py::test_api_and_console_answer_without_a_key_and_end_with_their_daemon"
+                "acceptance/test_embedded.py::test_api_and_console_serve_without_a_key_and_end_with_their_daemon"
             ),
         ),
         (signal.SIGKILL, -signal.SIGKILL),
     ],
 )
-async def test_api_and_console_answer_without_a_key_and_end_with_their_daemon(
+async def test_api_and_console_serve_without_a_key_and_end_with_their_daemon(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    with embedded(tmp_path) as daemon:
+    with embedded(tmp_path, EGRESS_ALLOW_NETWORKS="127.0.0.0/8") as daemon:
         url = (await daemon.logged("api.started"))["url"]
         await daemon.logged("daemon.started")
         console_url = (await daemon.logged("console.started"))["url"]
@@ -92,27 +110,7 @@ async def test_api_and_console_answer_without_a_key_and_end_with_their_daemon(
             assert (response.status, (await response.json())["error"]["code"]) == (401, -11004)
         async with aiohttp.ClientSession() as session, session.get(f"{console_url}/sign-in") as response:
             assert response.status == 200
+        await signs_people_in(daemon, console_url)
         daemon.process.send_signal(number)
         assert await daemon.ended() == code
         await until(lambda: not any(map(process_exists, programs)))
-
-
-async def test_the_code_that_is_printed_signs_in_at_the_console_and_the_command_beside_it_makes_another(
-    tmp_path: Path,
-) -> None:
-    with embedded(tmp_path, EGRESS_ALLOW_NETWORKS="127.0.0.0/8") as daemon:
-        base = (await daemon.logged("console.started"))["url"]
-        said = (tmp_path / SAID).read_text()
-        [code] = re.findall(r"with the code (\S+), once, within sixty seconds; for another:$", said, re.M)
-        async with browser(base) as client:
-            assert (await client.post("/sign-in", {"code": code})).location == "/"
-            health = await client.get("/health")
-            assert "WEBHOOK_EGRESS_ALLOW_NETWORKS" in health.text
-            assert "127.0.0.0/8" in health.text
-        assert code not in daemon.log_file.read_text()
-        command = said.splitlines()[-1].replace(
-            "webhook-dispatcher", f"{quote(sys.executable)} -m webhook_dispatcher"
-        )
-        another = subprocess.run(command, shell=True, env=environment({}), capture_output=True, check=True)
-        async with browser(base) as client:
-            assert (await client.post("/sign-in", {"code": another.stdout.decode().strip()})).location == "/"

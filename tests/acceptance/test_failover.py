@@ -56,7 +56,18 @@ async def fail_over(installation: Installation, cluster: Path, behind: Path) -> 
     installation.producer = await installation.database.connect("webhook_producer")
 
 
-@pytest.mark.parametrize(("is_in_order", "count"), [(True, 1), (False, 2)], ids=["first attempts", "retries"])
+OF_RETRIES = pytest.mark.slow(
+    "acceptance/test_failover.py::test_what_is_written_after_a_failover_is_sent_whatever_numbers_it_gets"
+)
+
+
+@pytest.mark.parametrize(
+    ("is_in_order", "count"),
+    [
+        pytest.param(True, 1, id="first attempts"),
+        pytest.param(False, 2, id="retries", marks=OF_RETRIES),
+    ],
+)
 async def test_what_is_written_after_a_failover_is_sent_whatever_numbers_it_gets(
     own_world: Installation, is_in_order: bool, count: int
 ) -> None:

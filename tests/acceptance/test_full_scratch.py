@@ -43,7 +43,12 @@ def clear_away(place: Path) -> None:
             shutil.rmtree(path)
 
 
-@pytest.mark.parametrize("damage", [fill, clear_away])
+CLEARED_AWAY = pytest.mark.slow(
+    "acceptance/test_full_scratch.py::test_several_processes_deliver_without_what_they_keep_on_the_machine"
+)
+
+
+@pytest.mark.parametrize("damage", [fill, pytest.param(clear_away, marks=CLEARED_AWAY)])
 async def test_several_processes_deliver_without_what_they_keep_on_the_machine(
     installation: Installation, damage: Callable[[Path], None]
 ) -> None:

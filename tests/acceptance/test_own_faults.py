@@ -132,6 +132,7 @@ async def test_a_name_server_that_is_gone_uses_up_no_attempts(
         await assert_nothing_is_used_up_until(installation, lambda: setattr(name_server, "is_gone", False))
 
 
+@pytest.mark.slow("acceptance/test_own_faults.py::test_a_name_server_that_is_gone_uses_up_no_attempts")
 async def test_name_servers_that_refuse_are_told_once_and_who_is_connected_goes_on(
     installation: Installation, names: tuple[NameServer, str], tmp_path: Path
 ) -> None:

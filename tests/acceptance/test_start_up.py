@@ -44,6 +44,15 @@ LATE = {
 }
 
 
+HELP, NO_SETTINGS, READING = (
+    pytest.mark.slow("acceptance/test_start_up.py::test_help_imports_nothing_that_a_command_needs"),
+    pytest.mark.slow("acceptance/test_start_up.py::test_what_needs_no_settings_does_not_import_them"),
+    pytest.mark.slow(
+        "acceptance/test_start_up.py::test_a_reading_command_imports_nothing_that_only_a_daemon_needs"
+    ),
+)
+
+
 def python(program: str, *arguments: str, environ: dict[str, str] | None = None) -> set[str]:
     """Run a program that ends by naming the packages it has imported, and return them."""
     ended = subprocess.run(
@@ -58,7 +67,15 @@ def python(program: str, *arguments: str, environ: dict[str, str] | None = None)
     return set(json.loads(ended.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("line", ["--help", "--version", "endpoint --help", "deliveries --help"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--help",
+        pytest.param("--version", marks=HELP),
+        "endpoint --help",
+        pytest.param("deliveries --help", marks=HELP),
+    ],
+)
 def test_help_imports_nothing_that_a_command_needs(line: str) -> None:
     imported = python(RUN_AND_LIST, *line.split())
     assert "typer" in imported
@@ -70,12 +87,12 @@ def test_help_imports_nothing_that_a_command_needs(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "migrate --sql",
+        pytest.param("migrate --sql", marks=NO_SETTINGS),
         "run --help",
-        "check --help",
-        "explain --help",
+        pytest.param("check --help", marks=NO_SETTINGS),
+        pytest.param("explain --help", marks=NO_SETTINGS),
         "endpoint list --help",
-        "listen --help",
+        pytest.param("listen --help", marks=NO_SETTINGS),
     ],
 )
 def test_what_needs_no_settings_does_not_import_them(line: str) -> None:
@@ -83,7 +100,13 @@ def test_what_needs_no_settings_does_not_import_them(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["endpoint list", "endpoint list --json", "deliveries list", "deliveries list --json"]
+    "line",
+    [
+        "endpoint list",
+        pytest.param("endpoint list --json", marks=READING),
+        pytest.param("deliveries list", marks=READING),
+        "deliveries list --json",
+    ],
 )
 def test_a_reading_command_imports_nothing_that_only_a_daemon_needs(database: Database, line: str) -> None:
     environ = {f"WEBHOOK_{name}": text for name, text in database.settings("webhook_admin").items()}

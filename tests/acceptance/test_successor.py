@@ -70,6 +70,7 @@ async def test_what_a_killed_daemon_held_is_served_by(
     await until(lambda: len(list(folder.iterdir())) == 1, PATIENCE)
 
 
+@pytest.mark.slow("acceptance/test_successor.py::test_what_a_killed_daemon_held_is_served_by")
 async def test_what_a_killed_process_held_is_served_by_those_of_its_supervisor(
     installation: Installation,
 ) -> None:

@@ -69,6 +69,9 @@ async def test_two_versions_deliver_side_by_side_across_an_additive_migration(
     assert repetitions(arrivals, known) == {}
 
 
+@pytest.mark.slow(
+    "acceptance/test_processes_stopping.py::test_schema_that_does_not_serve_ends_all_with_its_code"
+)
 async def test_version_that_the_schema_no_longer_serves_ends_with_3_and_leaves_its_work_to_the_next(
     installation: Installation, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def at_start() -> dict[str, str]:
     return watching | ({"old_snapshot_threshold": "0"} if VERSION < 17 else {})
 
 
+@pytest.mark.slow("integration/test_server_settings.py::test_everything_works_whatever_the_roles_have")
 async def test_everything_works_whatever_the_server_has(tmp_path: Path) -> None:
     with own_server(at_start()) as server:
         await set_by_server(server.dsn())
