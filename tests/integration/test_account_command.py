@@ -17,11 +17,14 @@ from tests.integration.console_harness import HERE
 from tests.servers.database import Database
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import CliContext
+from webhook_dispatcher.domain import password
 from webhook_dispatcher.domain.account import SignInCode
-from webhook_dispatcher.domain.password import prove
+from webhook_dispatcher.domain.password import PasswordParameters, prove
 from webhook_dispatcher.storage.console.sessions import Sessions, SignIn, SignInOutcome
 
 T = TypeVar("T")
+CHEAP = {"memory_kib": 8192, "passes": 1, "parallelism": 2}
+"""What new passwords get here; what they get otherwise, test_password.py knows."""
 WORDS, OTHERS = "correct horse battery", "тўғри от батарея"
 Command = Callable[..., tuple[int, str, str]]
 
@@ -30,8 +33,9 @@ Command = Callable[..., tuple[int, str, str]]
 def command(
     database: Database, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Command:
-    """Run `account …` with these bytes on standard input."""
+    """Run `account …` with these bytes on standard input; its passwords are proved cheaply."""
     settings = database.settings("webhook_admin")
+    monkeypatch.setattr(password, "PasswordParameters", partial(PasswordParameters, **CHEAP))
 
     def run(*line: str, given: bytes | str = b"") -> tuple[int, str, str]:
         environ = {f"WEBHOOK_{key}": value for key, value in settings.items()}
@@ -90,7 +94,10 @@ def test_an_account_is_added_by_a_line_of_standard_input_and_signs_in(
     assert sign_in(database, "anna", WORDS).outcome is SignInOutcome.SIGNED_IN
     assert sign_in(database, "anna", f"{WORDS}\r").outcome is SignInOutcome.REFUSED
     (row,) = asyncio.run(stored(database))
-    assert (row["created_by"], row["memory_kib"], row["passes"], row["parallelism"]) == ("ana", 65536, 3, 4)
+    assert (row["created_by"], row["memory_kib"], row["passes"], row["parallelism"]) == (
+        "ana",
+        *CHEAP.values(),
+    )
     for secret in (row["salt"], row["verifier"]):
         assert secret.hex() not in command("list", "--json")[1]
     again = command("add", "anna", "--role", "viewer", given=OTHERS)

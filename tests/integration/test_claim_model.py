@@ -19,7 +19,7 @@ from tests.integration.claim_model.actions import ACTIONS
 from tests.integration.claim_model.model import ClaimModel
 from tests.servers.database import Database
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "12"))
 STEPS = 40
 
 

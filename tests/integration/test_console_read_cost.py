@@ -38,7 +38,7 @@ from webhook_dispatcher.storage.console.overview import (
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 from webhook_dispatcher.storage.statements import load
 
-FEW, MANY = 60_000, int(os.environ.get("CONSOLE_READ_ROWS", "200000"))
+FEW, MANY = 40_000, int(os.environ.get("CONSOLE_READ_ROWS", "100000"))
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), patience(MANY)]
 
