@@ -26,7 +26,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run one-event screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
+.PHONY: help setup demo run one-event image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,11 @@ run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 
 one-event: $(LOCAL) ## Deliver one event, and print each statement with its values and the request (ARGS=--text)
 	@$(PYTHON) -m lab.one_event $(ARGS)
+
+image: $(LOCAL) ## Build the image, with the version of this checkout
+	@version=$$($(PYTHON) -m webhook_dispatcher --version | cut -d ' ' -f 2) && \
+	docker build --file deploy/Dockerfile --build-arg VERSION="$$version" \
+		--tag "webhook-dispatcher:$$(echo "$$version" | tr + -)" .
 
 # The tests that take long stand first by name; xdist by itself begins with the files of most tests, and ends with one slow file alone.
 IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder

@@ -26,7 +26,6 @@ from typing import Any
 from lab.chaos.evidence import Phase
 from lab.chaos.gauge import Gauge
 from lab.chaos.moves import AGE, AGE_OF_REFUSED, RETRY
-from webhook_dispatcher import __version__
 from webhook_dispatcher.app import daemon as composition
 from webhook_dispatcher.app import outbound, run
 from webhook_dispatcher.app.clock import SystemClock
@@ -43,6 +42,7 @@ from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.transport import dialling, renewal, resolver
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.sender import Sender
+from webhook_dispatcher.version import USER_AGENT, __version__
 
 SCALED = (
     (renewal, "_MAX_AGE_SECONDS", AGE),
@@ -264,8 +264,8 @@ def main() -> None:
     for module, constant, seconds in SCALED:
         assert hasattr(module, constant)
         setattr(module, constant, seconds)
-    for module in (composition, outbound):
-        module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
+    composition.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
+    outbound.USER_AGENT = f"{USER_AGENT}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()
     scaled = {field: timedelta(seconds=seconds) for field, seconds in json.loads(durations).items()}
     run.run(load_settings(os.environ).model_copy(update=scaled))

@@ -1,3 +1,1 @@
 """Deliver a charge service's events to its merchants: in order, nothing lost, on Postgres alone."""
-
-__version__ = "0.1.0"

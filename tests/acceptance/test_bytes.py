@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from tests.acceptance.installation import Installation
-from webhook_dispatcher import __version__
 from webhook_dispatcher.domain.signing import is_signed
 from webhook_dispatcher.local.arrivals import Signature
 from webhook_dispatcher.local.behaviour import Behaviour
+from webhook_dispatcher.version import USER_AGENT
 
 AWKWARD = '{ "b": 1.10,  "a":1e3,"n":"\\u00e9 é \\/", "a": [ 1 ,2 ],\t"big":12345678901234567890.0,\n"e":{ }}'
 WITH_TIME = (
@@ -45,7 +45,7 @@ async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contr
     assert headers == {
         "content-type": "application/json; charset=utf-8",
         "content-length": str(len(arrival.body)),
-        "user-agent": f"webhook-dispatcher/{__version__}",
+        "user-agent": USER_AGENT,
         "service-event-id": "0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e",
         "service-event-type": "charge.succeeded",
         "host": f"127.0.0.1:{installation.receiver.port}",

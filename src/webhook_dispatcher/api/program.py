@@ -11,7 +11,6 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import Operation
 from webhook_dispatcher.api.charge_service import forwarded
@@ -30,6 +29,7 @@ from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.api.events import Events
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.version import USER_AGENT, __version__
 from webhook_dispatcher.web import running
 from webhook_dispatcher.web.router import Router
 from webhook_dispatcher.web.running import Pools, Running
@@ -40,7 +40,6 @@ CLAIM_MARGIN = timedelta(seconds=5)
 """How much longer a key is claimed than the charge service is waited for."""
 MAX_REQUEST_TIME = UPSTREAM_TIME + CLAIM_MARGIN
 """How long a request that was read may take: no grace is shorter."""
-USER_AGENT = f"webhook-dispatcher/{__version__}"
 NO_FEED = "GET /v1/events is not there: run `webhook-dispatcher migrate --feed-index`, then start this again"
 
 _log = structlog.get_logger()

@@ -19,7 +19,6 @@ import asyncpg
 import structlog
 from prometheus_client import CollectorRegistry
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.app import machine
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.instance import RELEASE_INTERVAL, Instance
@@ -85,6 +84,7 @@ from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics, ProcessState
 from webhook_dispatcher.transport.guard import Guard
 from webhook_dispatcher.transport.tls import lacking_groups
+from webhook_dispatcher.version import __version__
 
 MAX_STATEMENT_TIME = timedelta(seconds=10)
 MIN_STATEMENT_TIME = timedelta(seconds=2)

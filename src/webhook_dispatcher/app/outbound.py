@@ -2,12 +2,12 @@
 
 from contextlib import AbstractAsyncContextManager
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.domain import ports
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import Guard
 from webhook_dispatcher.transport.sender import Sender
+from webhook_dispatcher.version import USER_AGENT
 
 
 def make_sender(settings: Settings, guard: Guard) -> AbstractAsyncContextManager[ports.Sender]:
@@ -19,7 +19,7 @@ def make_sender(settings: Settings, guard: Guard) -> AbstractAsyncContextManager
     return kind(
         guard,
         settings.attempt_timeout,
-        f"webhook-dispatcher/{__version__}",
+        USER_AGENT,
         settings.egress_ca_file,
         kept_connections=settings.max_lanes,
         proxy=settings.proxy(),

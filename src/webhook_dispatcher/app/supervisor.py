@@ -14,7 +14,6 @@ from pathlib import Path
 
 import structlog
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.app.child import Child, Place, said_of
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.signals import obeyed
@@ -28,6 +27,7 @@ from webhook_dispatcher.settings.sources import without_files
 from webhook_dispatcher.telemetry import merging
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import ProcessMetrics, ProcessState
+from webhook_dispatcher.version import __version__
 
 MIN_WAIT = 1.0
 MAX_WAIT = 30.0

@@ -9,7 +9,6 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.cli.failures import NAME, complain, complain_of
 from webhook_dispatcher.cli.late import LateCommand, bare_program
 from webhook_dispatcher.domain.command import COMMANDS as CONTROL_COMMANDS
@@ -208,6 +207,8 @@ COMMANDS = {
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from webhook_dispatcher.version import __version__
+
         typer.echo(f"{NAME} {__version__}")
         raise typer.Exit
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.console.authenticator import Authenticator
 from webhook_dispatcher.console.names import SEGMENT
 from webhook_dispatcher.console.pages.health import Setting
@@ -23,6 +22,7 @@ from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.console.overview import Overviews
 from webhook_dispatcher.storage.console.sessions import Sessions
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.version import __version__
 from webhook_dispatcher.web import running
 from webhook_dispatcher.web.router import Router
 from webhook_dispatcher.web.running import Running

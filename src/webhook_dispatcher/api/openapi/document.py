@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, ForwardedOperation, Operation, PublicOperation
@@ -25,6 +24,7 @@ from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD, Nothing
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES
+from webhook_dispatcher.version import PUBLIC_VERSION
 from webhook_dispatcher.web.router import PARAMETER
 
 Object = dict[str, Any]
@@ -159,7 +159,7 @@ def document(operations: Sequence[Operation]) -> Object:
         paths[operation.template][operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Partner API", "version": __version__, "description": INTRODUCTION},
+        "info": {"title": "Partner API", "version": PUBLIC_VERSION, "description": INTRODUCTION},
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}],
         "tags": [{"name": name, "description": TAGS[name]} for name in dict.fromkeys(map(_tag, operations))],

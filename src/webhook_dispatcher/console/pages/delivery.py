@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from webhook_dispatcher import __version__
 from webhook_dispatcher.console.calls import HttpError, Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import event_id
@@ -24,6 +23,7 @@ from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
 from webhook_dispatcher.storage.insight import DeliveryFacts
+from webhook_dispatcher.version import USER_AGENT
 
 TONES: Mapping[Kind, str] = {
     Kind.WRITTEN: "info",
@@ -204,7 +204,7 @@ def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, 
     return (
         ("POST", url or "-"),
         ("Content-Type", CONTENT_TYPE),
-        ("User-Agent", f"webhook-dispatcher/{__version__}"),
+        ("User-Agent", USER_AGENT),
         ("Service-Event-Id", str(delivery.event_id)),
         ("Service-Event-Type", delivery.type),
         ("Service-Signature", "t=…,v1=…"),
