@@ -25,8 +25,9 @@ GENERATORS_READY := $(GENERATED)/node_modules/.ready
 SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
+DIST_READY := $(VENV)/.dist
 
-.PHONY: help setup demo run one-event image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
+.PHONY: help setup demo run one-event dist image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +78,13 @@ run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 one-event: $(LOCAL) ## Deliver one event, and print each statement with its values and the request (ARGS=--text)
 	@$(PYTHON) -m lab.one_event $(ARGS)
 
+$(DIST_READY): deploy/requirements.dist.lock | $(READY)
+	@$(PYTHON) -m pip install --quiet --require-hashes --requirement $<
+	@touch $@
+
+dist: $(READY) $(DIST_READY) ## Build sdist and wheel in dist and an SBOM in build, check them, and use the wheel outside of this tree
+	@.ci/dist
+
 image: $(LOCAL) ## Build the image, with the version of this checkout
 	@version=$$($(PYTHON) -m webhook_dispatcher --version | cut -d ' ' -f 2) && \
 	docker build --file deploy/Dockerfile --build-arg VERSION="$$version" \
@@ -89,7 +97,7 @@ test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARG
 	@$(PYTHON) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
 
 test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: before a release, nightly (hours; as root, for its programs)
-	@failed=; for target in all-tests test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
+	@failed=; for target in all-tests dist test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
 		echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
@@ -217,7 +225,7 @@ check: $(READY) ## Lint, format, types, layers, the reference, words, migrations
 	try $(PYTHON) -m docs.tree --check; \
 	try $(PYTHON) -m docs.words --check; \
 	try $(VENV)/bin/squawk $$(find migrations -name '*.sql'); \
-	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres .ci/install-programs; \
+	try $(VENV)/bin/shellcheck .ci/run .ci/dist .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
 
 docs: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
@@ -239,8 +247,9 @@ lock: $(LOCKED) ## Resolve requirements.lock (all) and the parts of it in deploy
 	@$(PYTHON) $(RESOLVE) --upgrade --all-extras --output-file requirements.lock pyproject.toml
 	@$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.lock pyproject.toml
 	@$(PYTHON) $(RESOLVE_PART) --extra local --output-file deploy/requirements.local.lock pyproject.toml
-	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' | \
+	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
 		$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.build.lock -
+	@$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.dist.lock deploy/requirements.dist.in
 
 clean: ## Remove what make and the tests built
 	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(GENERATED)/node_modules $(SERVERS)/node_modules $(BROWSER)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
