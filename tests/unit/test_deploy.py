@@ -1,21 +1,63 @@
 """What the examples of `deploy` and the workflow must not lack."""
 
 import re
+import subprocess
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
+from tests.external_programs import program
+from webhook_dispatcher.settings import load_settings
+
 ROOT = Path(__file__).parents[2]
-UNITS = sorted((ROOT / "deploy").rglob("*.service"))
+SYSTEMD = ROOT / "deploy" / "systemd"
+COPIES = {
+    "webhook-dispatcher.service": "webhook-dispatcher.service",
+    "webhook-dispatcher@1.service": "webhook-dispatcher.service",
+    "webhook-dispatcher-api.service": "webhook-dispatcher-api.service",
+    "webhook-dispatcher-console.service": "webhook-dispatcher-api.service",
+}
+"""Units by the names that they are installed under, each with the file that is copied."""
+MAX_EXPOSURE = "15"
+"""In tenths; most of what is left is that it may reach any address."""
+COMMAND = "/opt/webhook-dispatcher/bin/webhook-dispatcher"
+ENVIRONMENTS = sorted(SYSTEMD.glob("environment*"))
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").iterdir())
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
-def test_a_unit_leaves_no_core_dumps(unit: Path) -> None:
-    service = unit.read_text(encoding="utf-8").partition("[Service]")[2].partition("[Install]")[0]
-    assert "\nLimitCORE=0\n" in service
+def service(file: str) -> str:
+    text = (SYSTEMD / file).read_text(encoding="utf-8")
+    return text.partition("[Service]")[2].partition("[Install]")[0]
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_systemd_understands_a_unit_and_finds_it_hardened(name: str, tmp_path: Path) -> None:
+    unit = tmp_path / name
+    unit.write_text((SYSTEMD / COPIES[name]).read_text(encoding="utf-8").replace(COMMAND, "/bin/true"))
+    analyze = program("systemd-analyze", "systemd")
+    for arguments in (["verify"], ["security", "--offline=true", f"--threshold={MAX_EXPOSURE}"]):
+        done = subprocess.run([analyze, *arguments, unit], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in SYSTEMD.glob("*.service")))
+def test_a_unit_leaves_no_core_dumps_and_loses_no_lines(file: str) -> None:
+    assert file in COPIES.values()
+    assert {"LimitCORE=0", "LogRateLimitIntervalSec=0"} <= set(service(file).splitlines())
+
+
+def test_no_keys_are_loaded_for_programs_that_refuse_them() -> None:
+    assert "SECRET_KEYS" in service("webhook-dispatcher.service")
+    assert "SECRET_KEYS" not in service("webhook-dispatcher-api.service")
+
+
+@pytest.mark.parametrize("file", ENVIRONMENTS, ids=lambda file: file.name)
+def test_a_sample_of_settings_is_accepted(file: Path) -> None:
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    settings = load_settings(dict(line.split("=", 1) for line in lines))
+    assert settings.installation == "prod-eu1"
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.name)
