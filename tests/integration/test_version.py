@@ -16,11 +16,11 @@ ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 def run(folder: Path, *command: str, **variables: str) -> str:
     """Run a command; return all that it prints, warnings too."""
-    environment = os.environ | ALONE | variables
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("SETUPTOOLS_SCM")}
     done = subprocess.run(
         command,
         cwd=folder,
-        env=environment,
+        env=environment | ALONE | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
