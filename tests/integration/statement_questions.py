@@ -4,11 +4,11 @@ The rows are those of FILL: one merchant owes 15,000 events in order, one 5,000 
 merchants four each, half of what was ever there is dead, and the logs and the control table are full.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.statements import COMMAND_LINE, CONSOLE, PARTNER_API, Role, load
 
 LANES = 5_000
 ROWS = 40_000
@@ -282,6 +282,27 @@ UNFILTERED = ("NULL", "NULL", "NULL", "NULL")
 ALL_MATCH = ("NULL", "NULL", "NULL", "NULL", "NULL", "NULL")
 LOOKED = str(10 * ASKED)
 
+DELIVERY: Mapping[str, Question] = {
+    "read_deliveries": Question((f"ARRAY[{_uuid(LOGGED)}]", "20"), VIEWS),
+    "read_attempts": Question((_uuid(LOGGED), str(ASKED)), VIEWS),
+    "read_excerpts": Question((_uuid(LOGGED), str(ASKED)), VIEWS),
+    "read_latest_attempts": Question((MERCHANT, NOW, "5"), VIEWS),
+    "read_neighbours": Question((MERCHANT, LONG_AGO, NOW, "50"), 50),
+    "read_circumstances": Question((f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
+    "read_pauses": Question((MERCHANT,), VIEWS),
+    "read_commands_about": Question((IN_OUTBOX, "5"), VIEWS),
+    "read_kept": Question((), 100),
+}
+
+
+def _asked_by(role: Role, who: str, questions: Mapping[str, Question]) -> dict[str, Question]:
+    """Have a role ask what several ask; who: its first parameter."""
+    return {
+        role.prefix + name: replace(question, values=(who, *question.values))
+        for name, question in questions.items()
+    }
+
+
 QUESTIONS: Mapping[str, Question] = {
     # claiming
     "read_arrivals": Question((str(2 * (ROWS - 2 * LANES - ASKED)), str(ASKED)), ASKED),
@@ -422,9 +443,7 @@ QUESTIONS: Mapping[str, Question] = {
     "lock_held": Question((MERCHANT,), 3),
     "delete_endpoint": Question((MERCHANT,)),
     "find_endpoint": Question((MERCHANT,)),
-    "list_attempts": Question((_uuid(LOGGED),)),
     "may_read_excerpts": Question(()),
-    "list_excerpts": Question((_uuid(LOGGED),)),
     "find_pause_of": Question((_uuid(LOGGED),)),
     "stop_command": Question(("1", "'somebody'")),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
@@ -468,16 +487,13 @@ QUESTIONS: Mapping[str, Question] = {
     "report_failing": Question(("'1 hour'", "500")),
     "report_recovered": Question(("500",)),
     "purge_unreported": Question(("'2 hours'",)),
+    # attempts, delivery
+    **_asked_by(COMMAND_LINE, "NULL", DELIVERY),
+    **_asked_by(CONSOLE, SESSION, DELIVERY),
+    **_asked_by(PARTNER_API, READER, {"read_attempts": Question((_uuid(LOGGED - 1), "1000"), VIEWS)}),
     # insight
-    "read_event": Question((_uuid(LOGGED), "5")),
-    "read_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
-    "read_attempts": Question((_uuid(LOGGED), str(ASKED))),
-    "read_latest_attempts": Question((MERCHANT, NOW, "5"), 5),
-    "read_overtaking": Question((MERCHANT, "1", LONG_AGO, NOW, "50"), 50),
-    "read_circumstances": Question((f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
-    "read_pauses": Question((MERCHANT,), 2),
-    "read_commands_about": Question((IN_OUTBOX, "5"), 5),
-    "read_kept": Question((), 100),
+    "find_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
+    "read_secret": Question((MERCHANT,)),
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
     "read_sizes": Question((), 100),
@@ -526,7 +542,6 @@ QUESTIONS: Mapping[str, Question] = {
     # Whatever one charge has is found: here the charge of all that is owed would be.
     "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED)), 2),
     "read_own_delivery": Question((READER, _uuid(LOGGED - 1)), VIEWS),
-    "read_own_attempts": Question((READER, _uuid(LOGGED - 1), "1000"), VIEWS),
     "read_cursor_key": Question(()),
     # api_charges
     "read_own_charge": Question((READER, "'ch_none'"), VIEWS),
@@ -631,15 +646,7 @@ QUESTIONS: Mapping[str, Question] = {
         (SESSION, "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
     ),
     "is_charge_shown": Question((SESSION,), VIEWS),
-    "show_events_deliveries": Question((SESSION, _uuid(LOGGED), "20"), VIEWS),
     "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),
-    "show_attempts": Question((SESSION, _uuid(LOGGED), str(ASKED)), VIEWS),
-    "show_attempts_before": Question((SESSION, MERCHANT, NOW, "5"), VIEWS),
-    "show_overtaking": Question((SESSION, MERCHANT, "1", LONG_AGO, NOW, "50"), 50),
-    "show_circumstances": Question((SESSION, f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
-    "show_pauses": Question((SESSION, MERCHANT), VIEWS),
-    "show_commands_about": Question((SESSION, IN_OUTBOX, "5"), VIEWS),
-    "show_predecessor": Question((SESSION, MERCHANT, NEWEST, LONG_AGO, NOW, "50"), 50),
     "show_commands_around": Question((SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED)), 3 * ASKED),
     "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
     "show_recovery_of": Question(
@@ -652,7 +659,6 @@ QUESTIONS: Mapping[str, Question] = {
         (SESSION, f"'{HOT_ONE}'", LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED)), 2 * ASKED
     ),
     "show_states": Question((SESSION, f"ARRAY[{_uuid(LOGGED)}]", "'test'"), VIEWS),
-    "show_kept": Question((SESSION,), 100),
     "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),
     "show_command": Question((SESSION, WAITING), VIEWS),
     "show_command_events": Question((SESSION, "7", "100", "false", str(ASKED), str(ASKED)), 2 * ASKED),
@@ -711,46 +717,52 @@ READ_WHOLE: Mapping[str, str] = {
 }
 """Statements that may read a table as a whole, and why."""
 
-SUBJECTS = (
-    "claiming",
-    "retrying",
-    "suspending",
-    "unreadable",
-    "recording",
-    "control",
-    "reopening",
-    "recovering",
-    "upkeep",
-    "clock",
-    "administration",
-    "previewing",
-    "chosen_indexes",
-    "insight",
-    "keys",
-    "installation",
-    "inventory",
-    "notices",
-    "api_tokens",
-    "api_limits",
-    "api_keys",
-    "api_endpoints",
-    "api_deliveries",
-    "api_events",
-    "api_charges",
-    "api_requests",
-    "heartbeat",
-    "lost",
-    "numbers",
-    "console_reading",
-    "console_overview",
-    "console_merchants",
-    "console_deliveries",
-    "console_delivery",
-    "console_previews",
-    "console_commands",
-    "console_health",
-    "console_accounts",
-    "console_sessions",
-    "console_actions",
+SUBJECTS: Sequence[tuple[str, Role | None]] = (
+    ("claiming", None),
+    ("retrying", None),
+    ("suspending", None),
+    ("unreadable", None),
+    ("recording", None),
+    ("control", None),
+    ("reopening", None),
+    ("recovering", None),
+    ("upkeep", None),
+    ("clock", None),
+    ("administration", None),
+    ("previewing", None),
+    ("chosen_indexes", None),
+    ("insight", None),
+    ("attempts", COMMAND_LINE),
+    ("attempts", CONSOLE),
+    ("attempts", PARTNER_API),
+    ("delivery", COMMAND_LINE),
+    ("delivery", CONSOLE),
+    ("keys", None),
+    ("installation", None),
+    ("inventory", None),
+    ("notices", None),
+    ("api_tokens", None),
+    ("api_limits", None),
+    ("api_keys", None),
+    ("api_endpoints", None),
+    ("api_deliveries", None),
+    ("api_events", None),
+    ("api_charges", None),
+    ("api_requests", None),
+    ("heartbeat", None),
+    ("lost", None),
+    ("numbers", None),
+    ("console_reading", None),
+    ("console_overview", None),
+    ("console_merchants", None),
+    ("console_deliveries", None),
+    ("console_delivery", None),
+    ("console_previews", None),
+    ("console_commands", None),
+    ("console_health", None),
+    ("console_accounts", None),
+    ("console_sessions", None),
+    ("console_actions", None),
 )
-STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}
+"""Files of statements, and for which role each is read, where that makes a difference."""
+STATEMENTS = {each.name: each for subject in SUBJECTS for each in load(*subject).values()}

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -19,15 +20,18 @@ from tests.integration.api_harness import UNKNOWN, api_pool, token_of
 from tests.integration.statement_cost import PLANS, explain
 from tests.integration.storage_harness import StorageHarness
 from tests.servers.database import Database
-from webhook_dispatcher.storage.statements import Statement, load
+from webhook_dispatcher.storage.statements import PARTNER_API, Role, Statement, load
 
 HOUR = timedelta(hours=1)
-SUBJECTS = ("api_deliveries", "api_charges", "api_events")
+SUBJECTS: Sequence[tuple[str, Role | None]] = (
+    *(("api_deliveries", None), ("api_charges", None), ("api_events", None)),
+    ("attempts", PARTNER_API),
+)
 OWN_VIEW = re.compile(r"webhook\.own_[a-z_]+")
 READS = {
     name: statement
     for subject in SUBJECTS
-    for name, statement in load(subject).items()
+    for name, statement in load(*subject).items()
     if OWN_VIEW.search(statement.text)
 }
 VIEWS = """
@@ -72,6 +76,7 @@ FROM pg_class
 WHERE relnamespace = 'webhook'::regnamespace AND relkind IN ('r', 'i')
 """
 """How often this transaction has gone through each table and index, functions included."""
+T = TypeVar("T")
 EVERY_READ = pytest.mark.parametrize("statement", READS.values(), ids=READS)
 
 
@@ -81,11 +86,16 @@ async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
         yield opened
 
 
+def _asked_by(token: T) -> dict[str, T]:
+    """Name a token as those statements do that the Partner API alone asks, and as others do."""
+    return {"token": token, "reader": token}
+
+
 async def _values(storage: StorageHarness, token_hash: bytes, asked_by: str = "") -> dict[str, object]:
     """Insert an event of merchant m that was attempted, and return what a statement asks for it."""
     event_id = await storage.db.fetchval(LOGGED if asked_by == "list_own_failed" else INSERT)
     await storage.db.execute(ATTEMPT, event_id)
-    return {**VALUES, "token": token_hash, "event_id": event_id}
+    return {**VALUES, **_asked_by(token_hash), "event_id": event_id}
 
 
 def _shown(rows: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
@@ -125,7 +135,7 @@ async def test_the_token_is_looked_up_before_anything_is_read(
 ) -> None:
     token_hash = await token_of(storage.db, "m")
     values = {name: f"'{value}'" if value is not None else "NULL" for name, value in VALUES.items()}
-    values |= {"token": f"'\\x{token_hash.hex()}'", "event_id": "gen_random_uuid()"}
+    values |= {**_asked_by(f"'\\x{token_hash.hex()}'"), "event_id": "gen_random_uuid()"}
     given = ", ".join(values[name] for name, _ in statement.parameters)
     types = ", ".join(sqltype for _, sqltype in statement.parameters)
     await storage.db.execute(f"SET plan_cache_mode = {plan_cache_mode}")
@@ -148,7 +158,7 @@ async def test_what_is_anothers_is_looked_for_as_what_is_not_there(
     """The same plan, nodes and indexes, and no row; planned in general as the API plans, and for values."""
     values = await _values(storage, await token_of(storage.db, "other"), statement.name)
     literals = {name: f"'{value}'" if value is not None else "NULL" for name, value in values.items()}
-    literals["token"] = f"'\\x{values['token'].hex()}'"  # type: ignore[attr-defined]
+    literals |= _asked_by(f"'\\x{values['token'].hex()}'")  # type: ignore[attr-defined]
     nobodys = literals | {"event_id": f"'{uuid4()}'", "charge_id": "'ch_none'"}
     plans = []
     for number, given in enumerate((literals, nobodys)):
@@ -196,7 +206,7 @@ async def test_what_functions_read_does_not_tell_what_is_anothers(
     """Statements within functions leave no plan to look at; the server counts what they read."""
     owed, logged = await storage.db.fetchval(INSERT), await storage.db.fetchval(LOGGED)
     command = await storage.db.fetchval(COMMAND)
-    values = {**VALUES, "command": "retry", "token": await token_of(storage.db, "other")}
+    values = {**VALUES, "command": "retry", **_asked_by(await token_of(storage.db, "other"))}
     nobodys = Named(uuid4(), "ch_none", 2**62)
     async with pool.acquire() as connection:
         # What is planned and cached at first is read once.

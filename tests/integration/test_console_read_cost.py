@@ -36,7 +36,8 @@ from webhook_dispatcher.storage.console.overview import (
     MAX_ROWS_LOOKED_AT,
 )
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.delivery import questions
+from webhook_dispatcher.storage.statements import CONSOLE, load
 
 FEW, MANY = 40_000, int(os.environ.get("CONSOLE_READ_ROWS", "100000"))
 
@@ -50,7 +51,11 @@ PAGE = 51
 SUBJECTS = ("overview", "merchants", "deliveries", "delivery", "previews", "commands", "health", "reading")
 NOT_OF_PAGES = {"accounts", "actions", "sessions"}
 """Files of statements that no page shows."""
-STATEMENTS = {name: each for subject in SUBJECTS for name, each in load(f"console_{subject}").items()}
+STATEMENTS = {
+    each.name: each
+    for statements_of in (*(load(f"console_{subject}") for subject in SUBJECTS), questions(CONSOLE))
+    for each in statements_of.values()
+}
 
 
 LATELY = """
@@ -184,21 +189,18 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         4,
     ),
     "numbers": (("show_numbers", "{person}", NOW, NOW), 2),
-    "a story": (("show_events_deliveries", "{person}", EVENT, "20"), 1),
+    "a story": (("console_read_deliveries", "{person}", f"ARRAY[{EVENT}]", "20"), 1),
     "its payload": (("show_payload", "{person}", EVENT, "1000"), 1),
-    "its attempts": (("show_attempts", "{person}", EVENT, "100"), 1),
-    "attempts before": (("show_attempts_before", "{person}", "'m0'", NOW, "5"), 5),
-    "who overtook": (
-        ("show_overtaking", "{person}", "'m0'", "4", f"{NOW} - interval '22 days'", NOW, "50"),
+    "its attempts": (("console_read_attempts", "{person}", EVENT, "100"), 1),
+    "what was answered": (("console_read_excerpts", "{person}", EVENT, "100"), 1),
+    "attempts before": (("console_read_latest_attempts", "{person}", "'m0'", NOW, "5"), 5),
+    "who came before and after": (
+        ("console_read_neighbours", "{person}", "'m0'", f"{NOW} - interval '22 days'", NOW, "50"),
         # Each of fifty may have finished on any of ten days.
         300,
     ),
     # Each of twenty may have finished on any of ten days.
     "latest attempts": (("show_latest_attempts", "{person}", "'m0'", "20"), 200),
-    "what it waited behind": (
-        ("show_predecessor", "{person}", "'m0'", "{rows}", f"{NOW} - interval '22 days'", NOW, "20"),
-        200,
-    ),
     "commands around": (
         ("show_commands_around", "{person}", "'m0'", "'2000-01-01'", NOW, "50", str(LOOK)),
         PAGE,
@@ -216,7 +218,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "a skip": (("show_skip", "{person}", *SKIPPED, str(COUNTED), "10"), COUNTED),
     "how ticked ones stand": (("show_states", "{person}", f"ARRAY[{EVENT}]::uuid[]", "'test'"), 50),
     "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", *SKIPPED, str(COUNTED)), 20),
-    "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
+    "circumstances": (("console_read_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
     "counts": (("show_counts", "{person}", str(COUNTED)), 4 * COUNTED),
     "what waits longest": (
         ("show_oldest_waiting", "{person}", str(MAX_MERCHANTS_LOOKED_AT), str(MAX_ROWS_LOOKED_AT)),
@@ -283,17 +285,17 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         3 * 1_000,
     ),
     "one command": (("show_command", "{person}", "7"), 1),
-    "commands about an event": (("show_commands_about", "{person}", EVENT, "100"), 100),
+    "commands about an event": (("console_read_commands_about", "{person}", EVENT, "100"), 100),
     "changes": (("show_audit", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "changes of a merchant": (("show_audit_of_merchant", "{person}", "'m7'", str(NEWEST), str(PAGE)), PAGE),
     "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),
-    "who paused": (("show_pauses", "{person}", "'m7'"), 20),
+    "who paused": (("console_read_pauses", "{person}", "'m7'"), 20),
     "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
     "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
     "all API keys": (("show_all_api_keys", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "whose a key is": (("show_merchant_of_key", "{person}", "'client'"), 4),
     "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 4),
-    "kept since": (("show_kept", "{person}"), 4 * PARTITIONS),
+    "kept since": (("console_read_kept", "{person}"), 4 * PARTITIONS),
     "whether charges are indexed": (("is_charge_shown", "{person}"), 1),
     "who asks": (("is_somebody", "{person}"), 1),
     "now": (("show_now", "{person}"), 1),

@@ -23,9 +23,10 @@ from webhook_dispatcher.domain.ports import Heartbeat
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.delivery import MAX_ATTEMPTS
 from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats
-from webhook_dispatcher.storage.insight import MAX_ATTEMPTS, MAX_EVENTS, insight
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.insight import MAX_EVENTS, insight
+from webhook_dispatcher.storage.statements import COMMAND_LINE, load
 
 Explain = Callable[..., Awaitable[tuple[int, str, str]]]
 CHARGE = '{"id": "ch_1"}'
@@ -471,10 +472,10 @@ async def test_of_more_attempts_than_are_read_the_first_ones_are(storage: Storag
         "'timeout' FROM generate_series(200, 1, -1) AS n",
         event := uuid4(),
     )
-    statement = load("insight")["read_attempts"].text
+    statement = load("attempts", COMMAND_LINE)["read_attempts"].text
     async with administration(storage.database.dsn("webhook_admin")) as admin:
         await admin.connection.execute("SET enable_indexscan = off")
-        found = await admin.connection.fetch(statement, event, MAX_ATTEMPTS)
+        found = await admin.connection.fetch(statement, None, event, MAX_ATTEMPTS)
     assert [row["attempt"] for row in found] == list(range(1, MAX_ATTEMPTS + 1))
 
 
@@ -500,7 +501,7 @@ async def test_a_charge_that_another_merchant_has_many_events_of_is_found_and_it
         assert [delivery.seq for delivery in found] == list(range(1, MAX_EVENTS + 1))
 
 
-async def test_of_an_id_that_was_used_again_each_delivery_of_a_charge_is_found(
+async def test_of_an_id_that_was_used_again_each_delivery_of_the_charge_is_found_and_no_other(
     storage: StorageHarness,
 ) -> None:
     await storage.insert("m", CHARGE)
@@ -508,6 +509,11 @@ async def test_of_an_id_that_was_used_again_each_delivery_of_a_charge_is_found(
         "INSERT INTO webhook.delivery_log (seq, event_id, merchant_id, type, created_at, object, state, "
         "failed_reason, attempts, finished_at) SELECT seq + 1, id, merchant_id, type, created_at, object, "
         "'failed', 'cancelled', 0, clock_timestamp() FROM webhook.outbox"
+    )
+    await storage.db.execute(
+        "INSERT INTO webhook.delivery_log (seq, event_id, merchant_id, type, created_at, object, state, "
+        'attempts, finished_at) SELECT seq + 2, id, merchant_id, type, created_at, \'{"id":"ch_2"}\', '
+        "'delivered', 1, clock_timestamp() FROM webhook.outbox"
     )
     async with insight(storage.db) as asked:
         found = await asked.find_charge("ch_1", "m")

@@ -70,7 +70,7 @@ async def test_advisory_locks_are_left_for_requests_and_migrations_alone(storage
     )
     assert {row["proname"] for row in functions} == {"own_begin_request"}
     assert {
-        each.name for subject in SUBJECTS for each in load(subject).values() if "advisory" in each.text
+        each.name for subject in SUBJECTS for each in load(*subject).values() if "advisory" in each.text
     } == {"lock_chosen_indexes"}
 
 

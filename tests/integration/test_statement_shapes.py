@@ -15,8 +15,8 @@ NAMES = {
 }
 STATEMENTS = [
     pytest.param(statement, id=f"{subject}.{statement.name}")
-    for subject in SUBJECTS
-    for statement in load(subject).values()
+    for subject, role in SUBJECTS
+    for statement in load(subject, role).values()
 ]
 
 

@@ -8,29 +8,42 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from webhook_dispatcher.diagnosis.explanation import Rules
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
-from webhook_dispatcher.domain.event import FailedReason, State, Trigger
-from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.insight import (
+from webhook_dispatcher.domain.command import CommandFacts, CommandName, CommandStatus
+from webhook_dispatcher.domain.delivery import (
+    AttemptView,
     Circumstances,
-    CommandFacts,
     DeliveryFacts,
     EventFacts,
-    Overtaking,
+    Neighbour,
     Pause,
-    Predecessor,
     Surroundings,
 )
+from webhook_dispatcher.domain.endpoint import EndpointChange
+from webhook_dispatcher.domain.event import FailedReason, State, Trigger
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.verdict import Outcome
 
 HOSTILE = ["m1", "{at}", "{0.__class__}", "{", "}}", "<b>x</b>", "\x1b[2J", "\u202eevil", "it's", "%s", "м"]
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 AROUND = Circumstances(
-    NOW, False, "https://m1/", SealedSecret("k1", b""), False, False, None, None, None, None, None, None, 0,
-    None, None, None, None, 0,
-)  # fmt: skip
+    NOW,
+    False,
+    "https://m1/",
+    None,
+    False,
+    False,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    0,
+)
 """A merchant of whom there is nothing to say."""
 
 texts = st.sampled_from(HOSTILE)
@@ -55,10 +68,10 @@ commands = st.builds(
 pauses = st.none() | st.builds(Pause, command_id=st.integers(1, 9), requested_by=texts, handled_at=instants)
 circumstances = st.builds(
     Circumstances, now=st.just(NOW), everything_is_paused=st.booleans(), url=st.none() | texts,
-    secret=st.none() | st.just(SealedSecret("k1", b"")), is_paused=st.booleans(), is_held=st.booleans(),
+    is_paused=st.booleans(), is_held=st.booleans(),
     owner=st.none() | texts, leased_at=maybe_instants, wait_until=maybe_instants,
     endpoint_removed_at=maybe_instants, last_success_at=maybe_instants, failing_since=maybe_instants,
-    failures_in_a_row=st.integers(0, 9), suspended_at=maybe_instants,
+    suspended_at=maybe_instants,
     head_event_id=st.none() | st.just(EVENT), head_seq=st.none() | st.integers(1, 10**9),
     head_created_at=maybe_instants, ahead=st.sampled_from([0, 0, 1, 2, 5, 21, 1_234, 10_000, 10_001]),
     secret_created_at=maybe_instants,
@@ -94,6 +107,9 @@ deliveries = st.builds(
     attempts_by_hand=st.integers(0, 9),
     scheduled_at=maybe_instants,
 ).map(_settled)
+neighbours = st.none() | st.builds(
+    Neighbour, event_id=st.just(EVENT), seq=st.integers(1, 10**9), started_at=instants, ended_at=instants
+)
 facts = st.builds(
     EventFacts,
     delivery=deliveries,
@@ -102,9 +118,9 @@ facts = st.builds(
     circumstances=circumstances,
     merchant_pause=pauses,
     general_pause=pauses,
-    overtaken_by=st.none()
-    | st.builds(Overtaking, event_id=st.just(EVENT), seq=st.integers(1, 10**9), started_at=instants),
+    overtaken_by=neighbours,
     latest=st.lists(attempts, max_size=5),
+    predecessor=neighbours,
     unread=st.dictionaries(st.sampled_from(["attempts", "order", "latest attempts"]), texts, max_size=2),
 )
 rules = st.builds(
@@ -123,8 +139,6 @@ changes = st.builds(
 )  # fmt: skip
 surroundings = st.builds(
     Surroundings,
-    predecessor=st.none()
-    | st.builds(Predecessor, event_id=st.just(EVENT), seq=st.integers(1, 10**9), ended_at=instants),
     commands=st.lists(commands, max_size=2),
     changes=st.lists(changes, max_size=2),
 )

@@ -13,16 +13,11 @@ import pytest
 from tests.unit.fakes.administration import KEYS, NOW, FakeAdministration, session
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
-from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
+from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage.administration import (
-    AttemptView,
-    CommandView,
-    ControlView,
-    DeliveryView,
-    EndpointChange,
-)
+from webhook_dispatcher.storage.administration import CommandView, ControlView
 from webhook_dispatcher.storage.previews import Preview
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")

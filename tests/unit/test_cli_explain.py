@@ -14,19 +14,16 @@ from webhook_dispatcher.cli.deliveries import list_lines
 from webhook_dispatcher.cli.explanation import command, lines, unknown
 from webhook_dispatcher.cli.options import Moment, last, parse_merchant, parse_moment, parse_period
 from webhook_dispatcher.diagnosis.explanation import Explanation, Rules, explain
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import AttemptView, DeliveryFacts, DeliveryView, EventFacts, Pause
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
 from webhook_dispatcher.storage.insight import (
     MAX_COUNTED,
-    CommandFacts,
     Commands,
-    DeliveryFacts,
-    EventFacts,
     Lag,
     MerchantFacts,
     Owing,
     Pace,
-    Pause,
     Size,
     StatusFacts,
 )
@@ -67,7 +64,7 @@ def said(told: Explanation) -> str:
     ],
 )
 def test_how_long_it_awaits_endpoints(removed_at: datetime | None, created_at: datetime, words: str) -> None:
-    given = facts(replace(DELIVERY, created_at=created_at), endpoint_removed_at=removed_at, secret=None)
+    given = facts(replace(DELIVERY, created_at=created_at), endpoint_removed_at=removed_at, url=None)
     assert words in said(explain(given, RULES))
 
 
@@ -153,7 +150,7 @@ def test_what_a_retry_waits_for(change: dict[str, object], words: str) -> None:
     [
         ({"is_paused": True}, "when the pause ends"),
         ({"suspended_at": NOW - HOUR}, "within seconds of the first try that succeeds"),
-        ({"secret": None}, "when that is mended"),
+        ({"url": None}, "when that is mended"),
     ],
 )
 def test_only_what_waits_for_a_first_attempt_is_in_order(around: dict[str, object], words: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fakes.administration import NOW, FakeAdministration
 from tests.unit.test_cli_commands import ASKED, DONE, EVENT, SOME, Shell
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
-from webhook_dispatcher.storage.administration import AttemptView
+from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.storage.previews import PauseOf, Preview
 
 RANGE = "--since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z"

@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 
 from webhook_dispatcher.cli.demo import audit, cast
+from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 from webhook_dispatcher.local.producer import Written
-from webhook_dispatcher.storage.administration import DeliveryView
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 EVENT = Written(UUID(int=1), 1, cast.HEALTHY.id, "charge.created", '{"rate": 1.10}')

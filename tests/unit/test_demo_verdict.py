@@ -9,9 +9,9 @@ from tests.unit.test_demo_audit import EVENT, LATER, arrival, delivery
 from webhook_dispatcher.cli.demo import cast, feed
 from webhook_dispatcher.cli.demo.ledger import MAX_UNSHOWN, Ledger, Request
 from webhook_dispatcher.cli.demo.verdict import DemoVerdict, judge
+from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, State
 from webhook_dispatcher.local.arrivals import Arrival, Signature
-from webhook_dispatcher.storage.administration import DeliveryView
 
 WRITTEN = {str(event.id): event.seq for event in (EVENT, LATER)}
 BOTH = [delivery(EVENT), delivery(LATER)]

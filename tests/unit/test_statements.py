@@ -6,7 +6,15 @@ from dataclasses import replace
 import pytest
 
 from webhook_dispatcher.storage import statements
-from webhook_dispatcher.storage.statements import Statement, load, parse_statements
+from webhook_dispatcher.storage.statements import (
+    COMMAND_LINE,
+    CONSOLE,
+    PARTNER_API,
+    Role,
+    Statement,
+    load,
+    parse_statements,
+)
 
 SOURCE = """-- A file's own remark.
 
@@ -96,3 +104,42 @@ def test_shipped_statements_declare_every_parameter_they_use() -> None:
     for statement in load("administration").values():
         for number in range(1, 30):
             assert (f"${number}" in statement.text) is (number <= len(statement.parameters)), statement.name
+
+
+SHARED = """-- name: find
+-- Find it.
+-- $1 reader bytea
+-- row: seq bigint
+-- none: it is not there
+SELECT page.seq
+FROM role.reader AS me
+CROSS JOIN LATERAL (SELECT seq FROM role.owed WHERE role.may_read OR audit.role = 'role' LIMIT 1) AS page
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "reader", "condition"),
+    [
+        (COMMAND_LINE, "find", "(SELECT $1::bytea AS nobody) AS me", "FROM webhook.owed WHERE true OR"),
+        (
+            CONSOLE,
+            "console_find",
+            "webhook.console_reader($1) AS me",
+            "FROM webhook.console_owed WHERE me.name IS NOT NULL OR",
+        ),
+        (
+            PARTNER_API,
+            "own_find",
+            "webhook.bearer($1) AS me",
+            "FROM webhook.own_owed WHERE merchant_id = me.merchant_id OR",
+        ),
+    ],
+)
+def test_a_shared_text_differs_in_who_asks_and_in_whose_views_are_read(
+    role: Role, name: str, reader: str, condition: str
+) -> None:
+    shared = parse(SHARED)["find"]
+    found = role.statement(shared)
+    assert (found.name, found.header, found.columns) == (name, shared.header, shared.columns)
+    assert reader in found.text
+    assert f"{condition} audit.role = 'role'" in found.text

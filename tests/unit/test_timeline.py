@@ -11,17 +11,17 @@ from tests.unit.builders import NOW
 from tests.unit.delivery_facts import AROUND, EVENT, facts, surroundings
 from webhook_dispatcher.diagnosis.timeline import Kind, Moment, build
 from webhook_dispatcher.diagnosis.vocabulary import say
-from webhook_dispatcher.domain.language import LANGUAGES, Language
-from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.insight import (
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import (
     MAX_AHEAD,
-    CommandFacts,
+    AttemptView,
     DeliveryFacts,
     EventFacts,
-    Overtaking,
-    Predecessor,
+    Neighbour,
     Surroundings,
 )
+from webhook_dispatcher.domain.endpoint import EndpointChange
+from webhook_dispatcher.domain.language import LANGUAGES, Language
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 WRITTEN = NOW - 10 * MINUTE
@@ -49,9 +49,10 @@ def story(moments: tuple[Moment, ...], language: Language = "en") -> list[tuple[
 
 
 def test_a_whole_story_in_order() -> None:
-    given = replace(known(DELIVERED, TIMEOUT, REFUSED, ACCEPTED), commands=[RETRY])
+    before = Neighbour(EVENT, 6, WRITTEN, TIMEOUT.started_at)
+    given = replace(known(DELIVERED, TIMEOUT, REFUSED, ACCEPTED), commands=[RETRY], predecessor=before)
     change = EndpointChange(1, WRITTEN + 5 * MINUTE, "webhook_admin", "bruno", "url changed", None, "", "")
-    around = Surroundings(Predecessor(EVENT, 6, TIMEOUT.started_at), [], [change])
+    around = Surroundings([], [change])
     assert story(build(given, around)) == [
         ("written", "The charge service wrote it."),
         (
@@ -106,7 +107,7 @@ def test_what_was_attempted_at_once_was_not_waited_for() -> None:
 
 
 def test_a_late_commit_is_told_where_the_later_event_was_attempted() -> None:
-    given = replace(known(RETRIED), overtaken_by=Overtaking(EVENT, 9, WRITTEN + SECOND))
+    given = replace(known(RETRIED), overtaken_by=Neighbour(EVENT, 9, WRITTEN + SECOND, NOW))
     told = next(moment for moment in build(given) if moment.at == WRITTEN + SECOND)
     assert say(told.said, "en", UTC).startswith("Number 9 (event ")
 

@@ -18,11 +18,11 @@ from webhook_dispatcher.diagnosis.explanation import Action, Explanation, Rules,
 from webhook_dispatcher.diagnosis.said import Said, Word, said
 from webhook_dispatcher.diagnosis.vocabulary import Part, choices, label, parts, say
 from webhook_dispatcher.domain.command import Code, CommandName, CommandStatus
+from webhook_dispatcher.domain.delivery import EventFacts
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES, Language
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.console.merchants import MerchantState
-from webhook_dispatcher.storage.insight import EventFacts
 
 UNIT = timedelta(seconds=1)
 

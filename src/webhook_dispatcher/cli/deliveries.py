@@ -22,15 +22,11 @@ from webhook_dispatcher.cli.options import (
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import short
+from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.administration import (
-    Administration,
-    AttemptView,
-    DeliveryFilter,
-    DeliveryView,
-)
+from webhook_dispatcher.storage.administration import Administration, DeliveryFilter
 
 LAST_DAY = Moment(ago=timedelta(days=1))
 WAITING = (State.PENDING, State.PENDING_RETRY)

@@ -15,17 +15,12 @@ from webhook_dispatcher.cli.output import WIDTH, print_json
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.diagnosis.explanation import Explanation, Rules
 from webhook_dispatcher.diagnosis.explanation import explain as explained
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import DeliveryFacts, EventFacts
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import Administration
-from webhook_dispatcher.storage.insight import (
-    MAX_EVENTS,
-    CommandFacts,
-    DeliveryFacts,
-    EventFacts,
-    Insight,
-    insight,
-)
+from webhook_dispatcher.storage.insight import MAX_EVENTS, Insight, insight
 from webhook_dispatcher.storage.lost import LostEvent
 
 if TYPE_CHECKING:
@@ -39,9 +34,13 @@ MAX_EXPLAINED = 5
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What was found under an id: deliveries explained, or what is known of an id that leads to none."""
+    """What was found under an id: deliveries explained, or what is known of an id that leads to none.
+
+    secrets: of the merchants whose deliveries these are.
+    """
 
     facts: list[EventFacts]
+    secrets: dict[str, SealedSecret | None]
     kept_since: date | None
     commands: list[CommandFacts]
     lost: LostEvent | None
@@ -69,7 +68,7 @@ def explain(
     found = session.work(find)
     if not found.facts:
         raise UserError(explanation.unknown(event, found.kept_since, found.commands, found.lost))
-    told = [explained(facts, _rules(settings, facts)) for facts in found.facts]
+    told = [explained(facts, _rules(settings, found.secrets, facts)) for facts in found.facts]
     if as_json:
         deliveries = [
             {
@@ -93,7 +92,10 @@ async def _find(asked: Insight, subject: str, merchant: str | None) -> Explained
         deliveries = await _find_charge(asked, subject, merchant, has_charge_index, event_id is not None)
     commands = await asked.commands_about(event_id) if event_id is not None else []
     lost = await asked.find_lost(event_id) if event_id is not None else None
-    return Explained([await asked.gather(delivery) for delivery in deliveries], kept_since, commands, lost)
+    facts = [await asked.gather(delivery) for delivery in deliveries]
+    merchants = {delivery.merchant_id for delivery in deliveries}
+    secrets = {each: await asked.find_secret(each) for each in merchants}
+    return Explained(facts, secrets, kept_since, commands, lost)
 
 
 async def _find_charge(
@@ -113,9 +115,10 @@ def _event_id(text: str) -> UUID | None:
         return None
 
 
-def _rules(settings: "Settings", facts: EventFacts) -> Rules:
-    secret = facts.circumstances.secret
-    fault, unread = (None, None) if secret is None else _open(settings, facts.delivery.merchant_id, secret)
+def _rules(settings: "Settings", secrets: dict[str, SealedSecret | None], facts: EventFacts) -> Rules:
+    merchant = facts.delivery.merchant_id
+    secret = secrets[merchant]
+    fault, unread = (None, None) if secret is None else _open(settings, merchant, secret)
     return Rules(settings.unconfigured_hold, settings.retry_schedule, fault, unread)
 
 

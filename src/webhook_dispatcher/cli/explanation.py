@@ -10,7 +10,8 @@ from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.diagnosis import explanation, vocabulary
 from webhook_dispatcher.diagnosis.explanation import Action, Advice, Explanation
 from webhook_dispatcher.diagnosis.said import Said
-from webhook_dispatcher.storage.insight import CommandFacts, DeliveryFacts
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import DeliveryFacts
 from webhook_dispatcher.storage.lost import LostEvent
 
 

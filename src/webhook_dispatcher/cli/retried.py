@@ -8,8 +8,9 @@ import typer
 
 from webhook_dispatcher.cli.output import shown
 from webhook_dispatcher.cli.session import CliContext
+from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.domain.errors import UserError
-from webhook_dispatcher.storage.administration import Administration, AttemptView
+from webhook_dispatcher.storage.administration import Administration
 
 LOOK_SECONDS = 0.2
 """How long to wait between two looks at an event's attempts."""

@@ -9,17 +9,11 @@ from enum import StrEnum
 from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.amounts import printable
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import MAX_AHEAD, AttemptView, DeliveryFacts, EventFacts, Pause
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.administration import AttemptView
-from webhook_dispatcher.storage.insight import (
-    MAX_AHEAD,
-    CommandFacts,
-    DeliveryFacts,
-    EventFacts,
-    Pause,
-)
 from webhook_dispatcher.storage.lost import LostEvent
 
 SOON = timedelta(seconds=5)
@@ -288,14 +282,14 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
             Advice(said("to_test_suspended"), Action.TEST_EVENT),
             Advice(said("to_resume_suspended"), Action.RESUME),
         ]
-    if now.secret is None:
+    if now.url is None:
         told.why += [_missing_endpoint(facts, rules)]
         told.advice += [Advice(said("to_give_endpoint"), Action.SET_ENDPOINT)]
     elif rules.secret_fault is not None and not now.is_held:
         told.why += [said("secret_unopened", merchant=_merchant(facts), fault=rules.secret_fault)]
         told.advice += [Advice(said("to_see_keys"), Action.CHECK)]
     is_barred = len(told.why) > before
-    if rules.secret_unread is not None and now.secret is not None and not is_barred and not now.is_held:
+    if rules.secret_unread is not None and now.url is not None and not is_barred and not now.is_held:
         told.why += [said("secret_unread", merchant=_merchant(facts), fault=rules.secret_unread)]
     return is_barred
 
@@ -471,7 +465,7 @@ def _explain_failed(facts: EventFacts, told: Explanation) -> None:
         else said("failed_at", at=delivery.finished_at, because=because)
     ]
     told.following += [said("nothing_by_itself")]
-    if delivery.failed_reason == FailedReason.NOT_CONFIGURED and facts.circumstances.secret is None:
+    if delivery.failed_reason == FailedReason.NOT_CONFIGURED and facts.circumstances.url is None:
         told.advice += [Advice(said("to_give_endpoint_first"), Action.SET_ENDPOINT)]
     if delivery.failed_reason != FailedReason.UNSENDABLE:
         told.advice += [*_resuming(facts), Advice(said("to_retry_failed"), Action.RETRY)]

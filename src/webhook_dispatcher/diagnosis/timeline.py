@@ -8,17 +8,17 @@ from enum import StrEnum
 from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.explanation import asked, failed_because, result
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
-from webhook_dispatcher.domain.event import State, Trigger
-from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.insight import (
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import (
     MAX_AHEAD,
-    CommandFacts,
+    AttemptView,
     DeliveryFacts,
     EventFacts,
-    Predecessor,
     Surroundings,
 )
+from webhook_dispatcher.domain.endpoint import EndpointChange
+from webhook_dispatcher.domain.event import State, Trigger
+from webhook_dispatcher.domain.verdict import Outcome
 
 WORTH_TELLING = timedelta(seconds=1)
 """A wait for the first attempt is told only if it was at least so long."""
@@ -61,7 +61,7 @@ def build(facts: EventFacts, around: Surroundings = NOTHING_ELSE) -> tuple[Momen
     """Tell a delivery's story in order; what goes on now or is to come stands last."""
     moments = [
         Moment(facts.delivery.created_at, said("moment_written"), Kind.WRITTEN),
-        *_waiting(facts, around.predecessor),
+        *_waiting(facts),
         *_missing(facts),
         *(_change(change) for change in around.changes),
         *(_command(command) for command in [*facts.commands, *around.commands]),
@@ -73,7 +73,7 @@ def build(facts: EventFacts, around: Surroundings = NOTHING_ELSE) -> tuple[Momen
     return tuple(sorted(moments, key=lambda moment: (moment.kind is Kind.AHEAD, moment.at)))
 
 
-def _waiting(facts: EventFacts, predecessor: Predecessor | None) -> Iterator[Moment]:
+def _waiting(facts: EventFacts) -> Iterator[Moment]:
     """Say for how long it waited for its first attempt, and behind what."""
     delivery = facts.delivery
     if facts.overtaken_by is not None:
@@ -84,15 +84,15 @@ def _waiting(facts: EventFacts, predecessor: Predecessor | None) -> Iterator[Mom
     if first is None or first.started_at - delivery.created_at < WORTH_TELLING:
         return
     waited = first.started_at - delivery.created_at
-    if predecessor is None:
+    if facts.predecessor is None:
         yield Moment(delivery.created_at, said("moment_waited", waited=waited), Kind.WAITED)
     else:
         told = said(
             "moment_waited_behind",
             waited=waited,
-            event=predecessor.event_id,
-            number=str(predecessor.seq),
-            until=predecessor.ended_at,
+            event=facts.predecessor.event_id,
+            number=str(facts.predecessor.seq),
+            until=facts.predecessor.ended_at,
         )
         yield Moment(delivery.created_at, told, Kind.WAITED)
 

@@ -105,6 +105,18 @@ class CommandRejected(DispatcherError):
 
 
 @dataclass(frozen=True, slots=True)
+class CommandFacts:
+    """A command that was given, and how it stands; status may be one that only a newer version knows."""
+
+    id: int
+    command: str
+    requested_by: str
+    status: str
+    created_at: datetime
+    handled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class CommandRow:
     """A row of the control table, not parsed yet.
 

@@ -27,3 +27,20 @@ class EndpointView:
     secret_created_at: datetime
     suspended_at: datetime | None = None
     next_try_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointChange:
+    """A row of the audit about one endpoint. person: None where nobody was named.
+
+    command_id: where a command was asked for; its url_after is what was asked for.
+    """
+
+    id: int
+    at: datetime
+    role: str
+    person: str | None
+    action: str
+    command_id: int | None
+    url_before: str | None
+    url_after: str | None

@@ -14,7 +14,8 @@ from uuid import UUID
 import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
-from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
+from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
@@ -22,9 +23,10 @@ from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.delivery import questions, read_answered_attempts, read_attempts
 from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, PauseOf, Preview
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.statements import COMMAND_LINE, load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
 STRANDED_AFTER = timedelta(seconds=5)
@@ -49,46 +51,6 @@ class DeliveryFilter:
     charge_id: str | None = None
     outcome: str | None = None
     oldest_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryView:
-    """A delivery as shown to people: a row of webhook.deliveries without its payload."""
-
-    event_id: UUID
-    seq: int
-    merchant_id: str
-    type: str
-    created_at: datetime
-    state: str
-    failed_reason: str | None
-    attempts: int
-    next_attempt_at: datetime | None
-    last_status: int | None
-    last_outcome: str | None
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptView:
-    """An attempt as shown to people. What the merchant answered may be anything.
-
-    response_excerpt: None for who may not read it, too.
-    """
-
-    attempt: int
-    trigger: str
-    started_at: datetime
-    duration_ms: int
-    status: int | None
-    outcome: str
-    reason: str | None
-    response_excerpt: str | None
-
-    @property
-    def ended_at(self) -> datetime:
-        """Return when it ended."""
-        return self.started_at + timedelta(milliseconds=self.duration_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,23 +117,6 @@ class SuspendedMerchant:
     merchant_id: str
     suspended_at: datetime
     next_try_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointChange:
-    """A row of the audit about one endpoint. person: None where nobody was named.
-
-    command_id: where a command was asked for; its url_after is what was asked for.
-    """
-
-    id: int
-    at: datetime
-    role: str
-    person: str | None
-    action: str
-    command_id: int | None
-    url_before: str | None
-    url_after: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +191,12 @@ class Administration:
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
-        self._statements = {**load("administration"), **load("unreadable"), **load("previewing")}
+        self._statements = {
+            **load("administration"),
+            **load("unreadable"),
+            **load("previewing"),
+            **questions(COMMAND_LINE),
+        }
 
     async def check_schema(self) -> None:
         """Raise SchemaMismatch unless the schema serves this version."""
@@ -364,20 +314,13 @@ class Administration:
         return [DeliveryView(**row) for row in rows]
 
     async def list_attempts(self, event_id: UUID) -> list[AttemptView]:
-        """Return the attempts of an event in order of time."""
-        rows = await self._rows("list_attempts", event_id)
-        excerpts = await self._excerpts(event_id)
-        return [
-            AttemptView(**row, response_excerpt=excerpts.get((row["attempt"], row["started_at"])))
-            for row in rows
-        ]
+        """Return the attempts of an event in order of time, with excerpts for who may read these."""
+        [excerpts] = await self._rows("may_read_excerpts")
+        read = read_answered_attempts if excerpts["may_read"] else read_attempts
+        return await read(self._shared, event_id, None)
 
-    async def _excerpts(self, event_id: UUID) -> dict[tuple[int, datetime], str]:
-        """Return how answers begin, by the attempt and its start; nothing for who may not read that."""
-        if not (await self._rows("may_read_excerpts"))[0]["may_read"]:
-            return {}
-        rows = await self._rows("list_excerpts", event_id)
-        return {(row["attempt"], row["started_at"]): row["response_excerpt"] for row in rows}
+    async def _shared(self, name: str, *arguments: object) -> Sequence[Any]:
+        return await self._rows(name, None, *arguments)
 
     async def ask(self, request: ControlRequest) -> int:
         """Insert a control command and return its id."""

@@ -1,172 +1,44 @@
-"""What operators ask about a system at work: insight.sql, bound.
+"""What operators ask about a system at work: insight.sql and delivery.sql, bound.
 
 It only reads, by the views that webhook_admin may read, and all of one answer from one snapshot.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 
+from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.delivery import MAX_AHEAD, DeliveryFacts, EventFacts, Pause
 from webhook_dispatcher.domain.errors import StatementRefused
-from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.domain.thresholds import FAILING_OUT_OF, FAILING_WITHIN, is_failing
 from webhook_dispatcher.storage import lost
-from webhook_dispatcher.storage.administration import (
-    AttemptView,
-    DeliveryView,
-    DispatcherFacts,
-    EndpointChange,
-    Stranded,
-)
+from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.delivery import Ask, DeliveryReader, questions
 from webhook_dispatcher.storage.lost import Lost, LostEvent
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.statements import COMMAND_LINE, load
 
 MAX_COUNTED = 100_000
 """Up to here what is owed, and what was attempted, is counted; above, it is called more."""
-MAX_AHEAD = 10_000
 MAX_OWING = 10_000
-MAX_ATTEMPTS = 100
 MAX_EVENTS = 200
-MAX_OVERTAKING = 50
 MAX_LAGS = 500
 MAX_ARRIVALS = 10_000
 LATELY = (timedelta(seconds=5), timedelta(seconds=30))
 """The latest first attempts are looked for within so long, then within the window: all of it is sorted."""
-LATEST = 5
 T = TypeVar("T")
-_STATEMENTS = load("insight")
+_STATEMENTS = {**load("insight"), **questions(COMMAND_LINE)}
 _ONE_SNAPSHOT = """
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL enable_seqscan = off;
 SET LOCAL plan_cache_mode = force_custom_plan
 """
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryFacts(DeliveryView):
-    """One delivery; due_at and what follows are of the outbox, and empty once it is finished.
-
-    attempts_by_hand: those that stood beside the schedule. scheduled_at: while one is asked for, when the
-        schedule's next is due.
-    """
-
-    charge_id: str | None
-    due_at: datetime | None
-    is_claimed: bool
-    trigger: str | None
-    on_failure: str | None
-    attempts_by_hand: int = 0
-    scheduled_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommandFacts:
-    """A command about one event."""
-
-    id: int
-    command: str
-    requested_by: str
-    status: str
-    created_at: datetime
-    handled_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """By which command a merchant, or everything, was paused."""
-
-    command_id: int
-    requested_by: str
-    handled_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Overtaking:
-    """A later event of the same merchant whose first attempt came sooner."""
-
-    event_id: UUID
-    seq: int
-    started_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Predecessor:
-    """The event that it waited behind.
-
-    Of the same merchant, with a lower number: the one whose first attempt ended last before its own.
-    """
-
-    event_id: UUID
-    seq: int
-    ended_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What else concerned a delivery, from when it was written until it was finished, or until now.
-
-    predecessor: None where it waited behind none, or nobody knows.
-    commands: not about its event alone, but about its merchant or everybody: pause, resume, retry_failed,
-    recover, skip. changes: of its merchant's endpoint, as the audit has them: for operators alone.
-    """
-
-    predecessor: Predecessor | None = None
-    commands: Sequence[CommandFacts] = ()
-    changes: Sequence[EndpointChange] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What an event's merchant has, and what its events may wait for, at one moment.
-
-    secret: None without an endpoint. ahead: how many come before the event in order, up to MAX_AHEAD.
-    head_…: the first that waits in order.
-    """
-
-    now: datetime
-    everything_is_paused: bool
-    url: str | None
-    secret: SealedSecret | None
-    is_paused: bool
-    is_held: bool
-    owner: str | None
-    leased_at: datetime | None
-    wait_until: datetime | None
-    endpoint_removed_at: datetime | None
-    last_success_at: datetime | None
-    failing_since: datetime | None
-    failures_in_a_row: int
-    suspended_at: datetime | None
-    head_event_id: UUID | None
-    head_seq: int | None
-    head_created_at: datetime | None
-    ahead: int
-    secret_created_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EventFacts:
-    """Everything that is known of one delivery. latest: attempts at its merchant, the latest first.
-
-    unread: parts that the database refused to read, each with why; they are empty here.
-    """
-
-    delivery: DeliveryFacts
-    attempts: Sequence[AttemptView]
-    commands: Sequence[CommandFacts]
-    circumstances: Circumstances
-    merchant_pause: Pause | None
-    general_pause: Pause | None
-    overtaken_by: Overtaking | None
-    latest: Sequence[AttemptView]
-    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,85 +168,39 @@ class Insight:
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
+        self._delivery = DeliveryReader(self._shared)
 
     async def find_event(self, event_id: UUID) -> list[DeliveryFacts]:
         """Return the deliveries of an event, in order of seq."""
-        return [DeliveryFacts(**row) for row in await self._rows("read_event", event_id, MAX_EVENTS)]
+        return await self._delivery.find([event_id], MAX_EVENTS)
 
     async def find_charge(self, charge_id: str, merchant_id: str | None) -> list[DeliveryFacts]:
         """Return the deliveries of a charge, of one merchant where it is given, in order of seq."""
-        rows = await self._rows("read_charge", charge_id, merchant_id, MAX_EVENTS)
-        return [DeliveryFacts(**row) for row in rows]
+        events = [
+            row["event_id"] for row in await self._rows("find_charge", charge_id, merchant_id, MAX_EVENTS)
+        ]
+        return [
+            found
+            for found in await self._delivery.find(events, MAX_EVENTS)
+            if found.charge_id == charge_id and merchant_id in (None, found.merchant_id)
+        ]
 
     async def gather(self, delivery: DeliveryFacts) -> EventFacts:
         """Return everything that is known of one delivery; a part that is refused costs no other."""
-        merchant = delivery.merchant_id
-        circumstances = await self._circumstances(merchant, delivery.seq)
-        now = circumstances.now
-        unread: dict[str, str] = {}
+        return await _InParts(self._connection, self._shared).gather(delivery)
 
-        async def part(name: str, read: Awaitable[T], nothing: T) -> T:
-            try:
-                with translated():
-                    async with self._connection.transaction():
-                        return await read
-            except StatementRefused as error:
-                unread[name] = error.detail
-                return nothing
-
-        attempts = await part(
-            "attempts", self._attempts("read_attempts", delivery.event_id, MAX_ATTEMPTS), []
-        )
-        pauses = await part("pauses", self.pauses(merchant), {})
-        return EventFacts(
-            delivery=delivery,
-            attempts=attempts,
-            commands=await part("commands", self.commands_about(delivery.event_id), []),
-            circumstances=circumstances,
-            merchant_pause=pauses.get(merchant),
-            general_pause=pauses.get(""),
-            overtaken_by=None
-            if unread
-            else await part("order", self._overtaking(delivery, attempts, now), None),
-            latest=await part(
-                "latest attempts", self._attempts("read_latest_attempts", merchant, now, LATEST), []
-            ),
-            unread=unread,
-        )
-
-    async def _attempts(self, name: str, *arguments: object) -> list[AttemptView]:
-        return [AttemptView(**row) for row in await self._rows(name, *arguments)]
-
-    async def _circumstances(self, merchant_id: str, seq: int) -> Circumstances:
-        row = dict((await self._rows("read_circumstances", merchant_id, seq, MAX_AHEAD))[0])
-        key_id, sealed = row.pop("key_id"), row.pop("secret")
-        return Circumstances(**row, secret=SealedSecret(key_id, sealed) if sealed is not None else None)
-
-    async def _overtaking(
-        self, delivery: DeliveryFacts, attempts: Sequence[AttemptView], now: datetime
-    ) -> Overtaking | None:
-        if not was_sent_in_order(delivery, attempts):
-            return None
-        first = attempts[0].started_at if attempts else now
-        rows = await self._rows(
-            "read_overtaking", delivery.merchant_id, delivery.seq, delivery.created_at, first, MAX_OVERTAKING
-        )
-        return Overtaking(**rows[0]) if rows else None
-
-    async def pauses(self, merchant_id: str = "") -> dict[str, Pause]:
-        """Say which commands paused a merchant and (under an empty name) everything."""
-        rows = [dict(row) for row in await self._rows("read_pauses", merchant_id)]
-        return {row.pop("scope"): Pause(**row) for row in rows}
+    async def find_secret(self, merchant_id: str) -> SealedSecret | None:
+        """Return a merchant's sealed secret; None without an endpoint."""
+        rows = await self._rows("read_secret", merchant_id)
+        return SealedSecret(rows[0]["key_id"], rows[0]["secret"]) if rows else None
 
     async def commands_about(self, event_id: UUID) -> list[CommandFacts]:
         """Return the commands about one event, in order."""
-        rows = await self._rows("read_commands_about", event_id, MAX_ATTEMPTS)
-        return [CommandFacts(**row) for row in rows]
+        return await self._delivery.commands_about(event_id)
 
     async def kept(self) -> tuple[date | None, bool]:
         """Say since which day finished deliveries are kept, and whether charges are indexed."""
-        row = (await self._rows("read_kept"))[0]
-        return row["kept_since"], row["has_charge_index"]
+        return await self._delivery.kept()
 
     async def status(
         self,
@@ -392,7 +218,7 @@ class Insight:
         started = sum(row["first_attempts"] for row in recent)
         return StatusFacts(
             **backlog,
-            general_pause=(await self.pauses()).get(""),
+            general_pause=(await self._delivery.pauses()).get(""),
             owing=[Owing(**row) for row in await self._rows("read_owing", MAX_OWING)],
             **lanes,
             failing=len(failing),
@@ -459,12 +285,26 @@ class Insight:
         rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)
         return rows
 
+    async def _shared(self, name: str, *arguments: object) -> Sequence[Any]:
+        return await self._rows(name, None, *arguments)
 
-def was_sent_in_order(delivery: DeliveryFacts, attempts: Sequence[AttemptView]) -> bool:
-    """Tell whether its first attempt was made, or is to be made, in order: not by hand, and not never."""
-    if attempts:
-        return attempts[0].attempt == 1 and attempts[0].trigger == Trigger.SCHEDULE
-    return delivery.state == State.PENDING and delivery.trigger == Trigger.SCHEDULE
+
+class _InParts(DeliveryReader):
+    """Reads each part in a savepoint."""
+
+    def __init__(self, connection: asyncpg.Connection, ask: Ask) -> None:
+        super().__init__(ask)
+        self._connection = connection
+
+    async def part(self, name: str, read: Awaitable[T], nothing: T) -> T:
+        """Read a part; where that is refused, say why."""
+        try:
+            with translated():
+                async with self._connection.transaction():
+                    return await read
+        except StatementRefused as error:
+            self.unread[name] = error.detail
+            return nothing
 
 
 @asynccontextmanager

@@ -9,18 +9,22 @@ Each statement opens with a header of comments, which tests compare with what th
     -- none: what it means when no row comes back
 
 A `row:` line that ends in a comma goes on in the next; what follows a semicolon there (order) is prose.
+
+A question that several roles ask has one text, and `Role` puts in it what is theirs. Its first parameter says
+who asks: a session, a token, or null at the command line.
 """
 
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from types import MappingProxyType
 
 _NAME = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
 _PARAMETER = re.compile(r"\$(\d+) ([a-z][a-z0-9_]*) ((?:[^;,(]|\([^)]*\))+)(?:[;,].*)?")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",\s*(?![^()]*\))")
+_OF_ROLE = re.compile(r"\brole\.([a-z_]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,52 @@ class Statement:
         return [values[name] for name in names]
 
 
+@dataclass(frozen=True, eq=False)
+class Role:
+    """Whose views a shared text reads, and how it finds who asks: nothing else differs between roles.
+
+    The text says `role.reader AS me` for what finds who asks, `role.may_read` for the condition by which rows
+    wait for that, and `role.attempts`, for example, for the role's view of attempts.
+    prefix: of its views, and of its statements' names. names: what is put in place of other names.
+    """
+
+    prefix: str
+    names: Mapping[str, str]
+
+    def statement(self, shared: Statement) -> Statement:
+        """Put in a text what is the role's."""
+        text = _OF_ROLE.sub(
+            lambda found: self.names.get(found[1], f"webhook.{self.prefix}{found[1]}"), shared.text
+        )
+        return replace(shared, name=self.prefix + shared.name, text=text)
+
+
+COMMAND_LINE = Role(
+    "",
+    {
+        "reader": "(SELECT $1::bytea AS nobody)",
+        "may_read": "true",
+        "commands": "webhook.control",
+        "endpoints": "webhook.endpoint",
+    },
+)
+CONSOLE = Role(
+    "console_",
+    {
+        "reader": "webhook.console_reader($1)",
+        "may_read": "me.name IS NOT NULL",
+        "responses": "webhook.console_attempts",
+    },
+)
+PARTNER_API = Role("own_", {"reader": "webhook.bearer($1)", "may_read": "merchant_id = me.merchant_id"})
+
+
 @functools.cache
-def load(subject: str) -> Mapping[str, Statement]:
-    """Read the statements of one subject, by name."""
+def load(subject: str, role: Role | None = None) -> Mapping[str, Statement]:
+    """Read the statements of one subject, by name: of a role, where several ask them."""
     source = resources.files(__package__).joinpath("sql", f"{subject}.sql").read_text(encoding="utf-8")
-    return parse_statements(source)
+    found = parse_statements(source)
+    return found if role is None else {name: role.statement(each) for name, each in found.items()}
 
 
 def parse_statements(source: str) -> Mapping[str, Statement]:

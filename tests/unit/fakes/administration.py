@@ -10,20 +10,18 @@ from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
-from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
+from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import (
     Administration,
-    AttemptView,
     CommandView,
     ControlRequest,
     ControlView,
     DeliveryFilter,
-    DeliveryView,
     DispatcherFacts,
-    EndpointChange,
     LockCapacity,
     LongTransaction,
     PauseOfEverything,

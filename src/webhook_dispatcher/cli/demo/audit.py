@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.stage import Stage
+from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, FailedReason, State
 from webhook_dispatcher.local.arrivals import Arrival, Signature, out_of_order, overlapping
 from webhook_dispatcher.local.producer import Written
-from webhook_dispatcher.storage.administration import DeliveryFilter, DeliveryView
+from webhook_dispatcher.storage.administration import DeliveryFilter
 
 MAX_DELIVERIES = 1_000_000
 

@@ -11,16 +11,12 @@ from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.partner import Partner
 from webhook_dispatcher.cli.demo.stage import Stage
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.producer import Written, write_one
-from webhook_dispatcher.storage.administration import (
-    ControlRequest,
-    ControlView,
-    DeliveryFilter,
-    DeliveryView,
-)
+from webhook_dispatcher.storage.administration import ControlRequest, ControlView, DeliveryFilter
 
 PATIENCE = timedelta(seconds=20)
 UNTIL_FIRST_FAILURE = timedelta(seconds=120)

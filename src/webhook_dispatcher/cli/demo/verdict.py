@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from webhook_dispatcher.cli.demo.ledger import Ledger
+from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.storage.administration import DeliveryView
 
 
 @dataclass(frozen=True, slots=True)

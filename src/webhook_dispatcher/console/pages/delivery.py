@@ -18,11 +18,11 @@ from webhook_dispatcher.diagnosis import explanation, timeline
 from webhook_dispatcher.diagnosis.explanation import Action
 from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.delivery import DeliveryFacts
 from webhook_dispatcher.domain.event import CONTENT_TYPE, TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
-from webhook_dispatcher.storage.insight import DeliveryFacts
 from webhook_dispatcher.version import USER_AGENT
 
 TONES: Mapping[Kind, str] = {

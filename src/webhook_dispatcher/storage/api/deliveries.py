@@ -1,4 +1,4 @@
-"""What a merchant reads of its deliveries: api_deliveries.sql, bound.
+"""What a merchant reads of its deliveries: api_deliveries.sql and attempts.sql, bound.
 
 No merchant's id gets here: each statement finds the merchant by the token's hash. An id that is another
 merchant's and one that does not exist are the same: nothing is found. A token that has ended is TokenEnded.
@@ -7,20 +7,23 @@ merchant's and one that does not exist are the same: nothing is found. A token t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
 
+from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.storage.api.charges import Charges, is_possible
 from webhook_dispatcher.storage.api.database import Database, ask, ask_own
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.delivery import read_attempts
+from webhook_dispatcher.storage.statements import PARTNER_API, load
 
 MAX_LIMIT = 100
 MAX_ATTEMPTS = 1_000
 NEWEST = 2**63 - 1
 """The position of a list's first page."""
-_STATEMENTS = load("api_deliveries")
+_STATEMENTS = {**load("api_deliveries"), **load("attempts", PARTNER_API)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +54,12 @@ class OwnDelivery(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnAttempt:
-    """One attempt at it."""
-
-    attempt: int
-    trigger: str
-    started_at: datetime
-    duration_ms: int
-    status: int | None
-    outcome: str
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class WholeDelivery:
     """One delivery with its payload (the producer's bytes) and its attempts, the first of them first."""
 
     delivery: OwnDelivery
     object: bytes
-    attempts: Sequence[OwnAttempt]
+    attempts: Sequence[AttemptView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +94,12 @@ class Deliveries:
 
     async def get(self, token_hash: bytes, event_id: UUID) -> WholeDelivery | None:
         """Return one delivery; of an id that was used again, the latest."""
-        rows = await self._own("read_own_delivery", token_hash, event_id)
+        rows = await self._own(token_hash, "read_own_delivery", event_id)
         if not rows:
             return None
         text: str = rows[0]["object"]
-        made = await self._own("read_own_attempts", token_hash, event_id, MAX_ATTEMPTS)
-        return WholeDelivery(_delivery(rows[0]), text.encode(), [OwnAttempt(**row) for row in made])
+        made = await read_attempts(partial(self._own, token_hash), event_id, MAX_ATTEMPTS)
+        return WholeDelivery(_delivery(rows[0]), text.encode(), made)
 
     async def cursor_key(self) -> bytes:
         """Return what this database's cursors are encrypted with."""
@@ -121,17 +111,17 @@ class Deliveries:
     ) -> Sequence[asyncpg.Record]:
         of_any_state = (wanted.type, wanted.since, wanted.until)
         if wanted.charge_id is None and wanted.state == "failed":
-            return await self._own("list_own_failed", token_hash, position, *of_any_state, limit + 1)
+            return await self._own(token_hash, "list_own_failed", position, *of_any_state, limit + 1)
         conditions = (wanted.state, *of_any_state)
         if wanted.charge_id is None:
-            return await self._own("list_own_deliveries", token_hash, position, *conditions, limit + 1)
+            return await self._own(token_hash, "list_own_deliveries", position, *conditions, limit + 1)
         if not is_possible(wanted.charge_id):
             return []
         return await self._own(
-            "list_own_deliveries_of_charge", token_hash, position, *conditions, wanted.charge_id, limit + 1
+            token_hash, "list_own_deliveries_of_charge", position, *conditions, wanted.charge_id, limit + 1
         )
 
-    async def _own(self, name: str, token_hash: bytes, *arguments: object) -> Sequence[asyncpg.Record]:
+    async def _own(self, token_hash: bytes, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
         return await ask_own(self._database, _STATEMENTS[name], token_hash, *arguments)
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from webhook_dispatcher.domain.delivery import Pause
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.storage.administration import STRANDED_AFTER, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.overview import DispatcherRow, Overviews
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_all_as
-from webhook_dispatcher.storage.insight import Pause
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 from webhook_dispatcher.storage.statements import load
 

@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from webhook_dispatcher.domain.delivery import Pause
 from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import merchants
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
-from webhook_dispatcher.storage.insight import Lag, Pause
+from webhook_dispatcher.storage.insight import Lag
 from webhook_dispatcher.storage.statements import load
 
 MAX_DISPATCHERS = 1_000

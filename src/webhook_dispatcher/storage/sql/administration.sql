@@ -169,7 +169,7 @@ WITH RECURSIVE head AS (
         WHERE
             owed.due_at IS NULL
             AND owed.merchant_id > ''::text COLLATE "C"
-            AND NOT EXISTS (SELECT FROM webhook.lanes WHERE lanes.is_held)
+            AND NOT EXISTS (SELECT FROM webhook.lanes WHERE lanes.lease_until > clock_timestamp())
             AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
         ORDER BY owed.merchant_id, owed.seq
         LIMIT 1
@@ -282,42 +282,11 @@ FROM (
 ORDER BY CASE WHEN $10 THEN seq END, seq DESC
 LIMIT $6;
 
--- name: list_attempts
--- Show the attempts of one event.
--- $1 event_id uuid
--- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer,
---   outcome text, reason text; ordered by started_at
--- none: not attempted yet
-SELECT
-    attempt::integer AS attempt,
-    trigger::text AS trigger,
-    started_at,
-    duration_ms::integer AS duration_ms,
-    status::integer AS status,
-    outcome::text AS outcome,
-    reason
-FROM webhook.attempts
-WHERE event_id = $1
-ORDER BY started_at, attempt;
-
 -- name: may_read_excerpts
 -- Tell whether we are somebody who may see what receivers answered.
 -- row: may_read boolean
 -- none: cannot be
 SELECT has_table_privilege('webhook.responses', 'SELECT') AS may_read;
-
--- name: list_excerpts
--- Show how the answers to one event begin, for those who may read that.
--- $1 event_id uuid
--- row: attempt integer, started_at timestamptz, response_excerpt text; ordered by started_at
--- none: nothing was kept
-SELECT
-    attempt::integer AS attempt,
-    started_at,
-    response_excerpt
-FROM webhook.responses
-WHERE event_id = $1
-ORDER BY started_at, attempt;
 
 -- name: insert_command
 -- Ask the dispatchers for something.

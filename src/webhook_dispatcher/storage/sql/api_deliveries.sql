@@ -221,28 +221,6 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS delivery;
 
--- name: read_own_attempts
--- Read the attempts of one event, the first ones.
--- $1 token bytea
--- $2 event_id uuid
--- $3 most bigint
--- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
---   reason text; ordered by started_at
--- none: not attempted yet, dropped with their day's log, another merchant's, or the token is not live
-SELECT made.*
-FROM webhook.bearer($1) AS me
-CROSS JOIN LATERAL (
-    SELECT
-        attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
-        status::integer AS status, outcome::text AS outcome, reason
-    FROM (
-        SELECT * FROM webhook.own_attempts WHERE event_id = $2 AND merchant_id = me.merchant_id OFFSET 0
-    ) AS found
-    ORDER BY started_at, attempt
-    LIMIT $3
-) AS made
-ORDER BY made.started_at, made.attempt;
-
 -- name: read_cursor_key
 -- Read what the cursors of lists are encrypted with.
 -- row: key bytea

@@ -1,260 +1,32 @@
--- What `status`, `explain` and `merchants` ask: reading alone, by indexes, beside days of log.
+-- What `status` and `merchants` ask, and `explain` besides delivery.sql: reading alone, by indexes, beside days of log.
 -- Each is bounded by a limit of its own, or reads a row for each merchant at most.
 
--- name: read_event
--- Find the deliveries of an event: one, but for an id that was used again after its end.
--- $1 event_id uuid
--- $2 most bigint
--- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
---   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
---   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
--- none: not known, or dropped with its day's log
-SELECT
-    known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
-    known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
-    known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
-    (SELECT charges.charge_id FROM webhook.charges WHERE charges.event_id = known.event_id LIMIT 1) AS charge_id,
-    owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure,
-    coalesce(owed.attempts_by_hand, 0)::integer AS attempts_by_hand, owed.scheduled_at
-FROM (
-    SELECT
-        event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at,
-        last_status, last_outcome, finished_at
-    FROM webhook.deliveries
-    WHERE event_id = $1
-    LIMIT $2
-) AS known
-LEFT JOIN LATERAL (
-    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure, owed.attempts_by_hand, owed.scheduled_at
-    FROM webhook.owed
-    WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
-    LIMIT 1
-) AS owed ON true
-ORDER BY known.seq;
-
--- name: read_charge
--- Find the deliveries of a charge, of one merchant where it is given: the first ones of ten times as many as are asked for.
+-- name: find_charge
+-- Name the first events of a charge, of one merchant where it is given, of ten times as many as are asked for.
 -- That limit has no order: with one, all rows might be gone through in that order.
 -- $1 charge_id text
 -- $2 merchant_id text
 -- $3 most bigint
--- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
---   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
---   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
+-- row: event_id uuid; ordered by seq
 -- none: not known, or dropped with its day's log
-SELECT
-    known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
-    known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
-    known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
-    known.charge_id, owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure,
-    coalesce(owed.attempts_by_hand, 0)::integer AS attempts_by_hand, owed.scheduled_at
+SELECT found.event_id
 FROM (
-    SELECT found.*
-    FROM (
-        SELECT event_id, seq, charge_id
-        FROM webhook.charges
-        WHERE charge_id = $1 AND ($2::text IS NULL OR merchant_id = $2)
-        LIMIT 10 * $3::bigint
-    ) AS found
-    ORDER BY found.seq
-    LIMIT $3
-) AS charge
-CROSS JOIN LATERAL (
-    SELECT deliveries.*, charge.charge_id
-    FROM webhook.deliveries
-    WHERE deliveries.event_id = charge.event_id AND deliveries.seq = charge.seq
-    LIMIT 1
-) AS known
-LEFT JOIN LATERAL (
-    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure, owed.attempts_by_hand, owed.scheduled_at
-    FROM webhook.owed
-    WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
-    LIMIT 1
-) AS owed ON true
-ORDER BY known.seq;
-
--- name: read_attempts
--- Read the attempts of one event, the first ones. They are found before they are ordered (OFFSET 0), never in that order.
--- $1 event_id uuid
--- $2 most bigint
--- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
---   reason text, response_excerpt text; ordered by started_at
--- none: not attempted yet, or dropped with their day's log
-SELECT
-    made.*,
-    (
-        SELECT responses.response_excerpt
-        FROM webhook.responses
-        WHERE
-            responses.event_id = $1 AND responses.attempt = made.attempt AND responses.started_at = made.started_at
-        LIMIT 1
-    ) AS response_excerpt
-FROM (
-    SELECT
-        attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
-        status::integer AS status, outcome::text AS outcome, reason
-    FROM (SELECT * FROM webhook.attempts WHERE event_id = $1 OFFSET 0) AS attempts
-    ORDER BY started_at, attempt
-    LIMIT $2
-) AS made
-ORDER BY made.started_at, made.attempt;
-
--- name: read_latest_attempts
--- Read the latest attempts at one merchant, before an instant.
--- $1 merchant_id text
--- $2 before timestamptz
--- $3 most bigint
--- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
---   reason text, response_excerpt text; ordered by started_at, the latest first
--- none: no attempt at this merchant is in the log
-SELECT
-    attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
-    status::integer AS status, outcome::text AS outcome, reason, NULL::text AS response_excerpt
-FROM webhook.attempts
-WHERE merchant_id = $1 AND started_at < $2
-ORDER BY merchant_id DESC, started_at DESC
+    SELECT event_id, seq
+    FROM webhook.charges
+    WHERE charge_id = $1 AND ($2::text IS NULL OR merchant_id = $2)
+    LIMIT 10 * $3::bigint
+) AS found
+ORDER BY found.seq
 LIMIT $3;
 
--- name: read_overtaking
--- Find who overtook an event: a later one of its merchant whose first attempt came before its own. It looks at the
--- last attempts before that one. Not to be asked of what ended without an attempt, or is sent by hand: nobody
--- overtook that.
+-- name: read_secret
+-- Read a merchant's sealed secret, to see whether our keys open it.
 -- $1 merchant_id text
--- $2 seq bigint
--- $3 created_at timestamptz
--- $4 before timestamptz
--- $5 most bigint
--- row: event_id uuid, seq bigint, started_at timestamptz
--- none: nobody, as far as has been looked
-SELECT made.event_id, later.seq, made.started_at
-FROM (
-    SELECT event_id, attempt, trigger, started_at
-    FROM webhook.attempts
-    WHERE merchant_id = $1 AND started_at >= $3 AND started_at < $4
-    ORDER BY merchant_id DESC, started_at DESC
-    LIMIT $5
-) AS made
-CROSS JOIN LATERAL (
-    SELECT deliveries.seq FROM webhook.deliveries WHERE deliveries.event_id = made.event_id LIMIT 1
-) AS later
-WHERE made.attempt = 1 AND made.trigger = 'schedule' AND later.seq > $2
-ORDER BY made.started_at
-LIMIT 1;
-
--- name: read_circumstances
--- Read what a merchant's event may wait for: pauses, its endpoint, its lane, and what is before it in order.
--- $1 merchant_id text
--- $2 seq bigint
--- $3 most bigint
--- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea,
---   secret_created_at timestamptz, is_paused boolean,
---   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
---   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
---   failures_in_a_row integer, suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
--- order: one row; ahead is exact below the limit
-SELECT
-    clock_timestamp() AS now,
-    state.paused AS everything_is_paused,
-    endpoint.url,
-    endpoint.key_id,
-    endpoint.secret,
-    endpoint.secret_created_at,
-    coalesce(lane.paused, false) AS is_paused,
-    coalesce(lane.is_held, false) AS is_held,
-    lane.owner,
-    lane.leased_at,
-    lane.wait_until,
-    lane.endpoint_removed_at,
-    lane.last_success_at,
-    lane.failing_since,
-    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
-    lane.suspended_at,
-    head.event_id AS head_event_id,
-    head.seq AS head_seq,
-    head.created_at AS head_created_at,
-    ahead.events AS ahead
-FROM (SELECT state.paused FROM webhook.state WHERE state.is_only LIMIT 1) AS state
-LEFT JOIN LATERAL (
-    SELECT endpoint.url, endpoint.key_id, endpoint.secret, endpoint.secret_created_at
-    FROM webhook.endpoint
-    WHERE endpoint.merchant_id = $1
-    LIMIT 1
-) AS endpoint ON true
-LEFT JOIN LATERAL (SELECT * FROM webhook.lanes WHERE lanes.merchant_id = $1 LIMIT 1) AS lane ON true
-LEFT JOIN LATERAL (
-    SELECT owed.event_id, owed.seq, owed.created_at
-    FROM webhook.owed
-    WHERE (owed.merchant_id, owed.seq) > ($1, 0) AND owed.merchant_id <= $1 AND owed.due_at IS NULL
-    ORDER BY owed.merchant_id, owed.seq
-    LIMIT 1
-) AS head ON true
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT
-        FROM webhook.owed
-        -- No condition on seq alone: the primary key would answer it too, past the rows of all others.
-        WHERE owed.merchant_id >= $1 AND (owed.merchant_id, owed.seq) < ($1, $2) AND owed.due_at IS NULL
-        LIMIT $3
-    ) AS counted
-) AS ahead;
-
--- name: read_pauses
--- Say who paused a merchant, and everything (an empty scope), as far as commands did.
--- $1 merchant_id text
--- row: scope text, command_id bigint, requested_by text, handled_at timestamptz
--- order: none
--- none: no command paused either
-SELECT scope.merchant_id AS scope, latest.id AS command_id, latest.requested_by, latest.handled_at
-FROM unnest(ARRAY[$1::text, '']) AS scope (merchant_id)
-CROSS JOIN LATERAL (
-    SELECT control.id, control.command, control.requested_by, control.handled_at
-    FROM webhook.control
-    WHERE
-        left(coalesce(control.merchant_id, ''), 128) = scope.merchant_id
-        AND control.command IN ('pause', 'resume')
-        AND control.status = 'done'
-    ORDER BY left(coalesce(control.merchant_id, ''), 128) DESC, control.id DESC
-    LIMIT 1
-) AS latest
-WHERE latest.command = 'pause';
-
--- name: read_commands_about
--- Read the commands about one event.
--- $1 event_id uuid
--- $2 most bigint
--- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
--- order: by id
--- none: nobody asked for anything
-SELECT *
-FROM (
-    SELECT control.id, control.command, control.requested_by, control.status, control.created_at, control.handled_at
-    FROM webhook.control
-    WHERE control.event_id = $1
-    LIMIT $2
-) AS asked
-ORDER BY asked.id;
-
--- name: read_kept
--- Say since which day finished deliveries are kept, and whether charges are indexed.
--- row: kept_since date, has_charge_index boolean
--- order: one row; no day while there is no partition
-SELECT
-    (
-        SELECT min(to_date(right(child.relname, 8), 'YYYYMMDD'))
-        FROM pg_inherits
-        INNER JOIN pg_class AS parent ON parent.oid = pg_inherits.inhparent
-        INNER JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
-        WHERE
-            parent.relnamespace = to_regnamespace('webhook')
-            AND parent.relname = 'delivery_log'
-            AND child.relname ~ '_[0-9]{8}$'
-    ) AS kept_since,
-    state.has_charge_index
-FROM webhook.state
-WHERE state.is_only;
+-- row: key_id text, secret bytea
+-- none: the merchant has no endpoint
+SELECT endpoint.key_id, endpoint.secret
+FROM webhook.endpoint
+WHERE endpoint.merchant_id = $1;
 
 -- name: read_backlog
 -- Count what is owed, up to a limit.
@@ -357,7 +129,7 @@ FROM webhook.lanes;
 -- none: nobody holds any
 SELECT lanes.owner, count(*) AS lanes
 FROM webhook.lanes
-WHERE lanes.is_held
+WHERE lanes.lease_until > clock_timestamp()
 GROUP BY lanes.owner
 ORDER BY count(*) DESC, lanes.owner
 LIMIT $1;

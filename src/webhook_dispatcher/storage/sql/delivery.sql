@@ -1,0 +1,260 @@
+-- One delivery with what stands around it, for `explain` and for who signed in to the console (storage/statements.py, `Role`).
+
+-- name: read_deliveries
+-- Read the deliveries of events: one of each, but for an id that was used again after its end.
+-- $1 reader bytea
+-- $2 events uuid[]
+-- $3 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
+--   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
+-- none: not known, or dropped with its day's log, or the session is over
+SELECT page.*
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT known.*
+    FROM (
+        SELECT
+            event_id, seq, merchant_id, type, created_at,
+            CASE
+                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+            END AS state,
+            NULL::text AS failed_reason, attempts::integer AS attempts,
+            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at,
+            charge_id, due_at, is_claimed, trigger::text AS trigger, on_failure::text AS on_failure,
+            coalesce(attempts_by_hand, 0)::integer AS attempts_by_hand, scheduled_at
+        FROM role.owed
+        WHERE role.may_read AND event_id = ANY($2::uuid[])
+        UNION ALL
+        SELECT
+            event_id, seq, merchant_id, type, created_at, state::text, failed_reason::text, attempts::integer,
+            NULL::timestamptz, last_status::integer, last_outcome::text, finished_at, charge_id, NULL::timestamptz, false,
+            NULL::text, NULL::text, 0, NULL::timestamptz
+        FROM role.finished
+        WHERE role.may_read AND event_id = ANY($2::uuid[])
+        LIMIT $3
+    ) AS known
+    ORDER BY known.seq
+    LIMIT $3
+) AS page
+ORDER BY page.seq;
+
+-- name: read_excerpts
+-- Read how the answers to the attempts of one event begin, of the first ones that have any.
+-- $1 reader bytea
+-- $2 event_id uuid
+-- $3 most bigint; null: all
+-- row: attempt integer, started_at timestamptz, response_excerpt text; ordered by started_at
+-- none: nothing was kept, or who looks is no operator, or the session is over
+SELECT page.*
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT made.attempt::integer AS attempt, made.started_at, made.response_excerpt
+    FROM (SELECT responses.* FROM role.responses AS responses WHERE role.may_read AND responses.event_id = $2 OFFSET 0) AS made
+    WHERE made.response_excerpt IS NOT NULL
+    ORDER BY made.started_at, made.attempt
+    LIMIT $3
+) AS page
+ORDER BY page.started_at, page.attempt;
+
+-- name: read_latest_attempts
+-- Read the latest attempts at one merchant, before an instant.
+-- $1 reader bytea
+-- $2 merchant_id text
+-- $3 before timestamptz
+-- $4 most bigint
+-- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
+--   reason text
+-- order: by started_at, the latest first
+-- none: no attempt at this merchant is in the log, or the session is over
+SELECT page.*
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT
+        made.attempt::integer AS attempt, made.trigger::text AS trigger, made.started_at,
+        made.duration_ms::integer AS duration_ms, made.status::integer AS status, made.outcome::text AS outcome,
+        made.reason
+    FROM role.attempts AS made
+    WHERE role.may_read AND made.merchant_id = $2 AND made.started_at < $3
+    ORDER BY made.merchant_id DESC, made.started_at DESC
+    LIMIT $4
+) AS page
+ORDER BY page.started_at DESC;
+
+-- name: read_neighbours
+-- Read whose first attempts were among the last attempts at a merchant, of a time before an instant.
+-- $1 reader bytea
+-- $2 merchant_id text
+-- $3 since timestamptz
+-- $4 before timestamptz
+-- $5 most bigint; attempts that are looked at
+-- row: event_id uuid, seq bigint, started_at timestamptz, ended_at timestamptz
+-- order: none
+-- none: nobody's, or the session is over
+SELECT page.*
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT
+        made.event_id, delivery.seq, made.started_at,
+        made.started_at + made.duration_ms * interval '1 millisecond' AS ended_at
+    FROM (
+        SELECT attempts.event_id, attempts.attempt, attempts.trigger, attempts.started_at, attempts.duration_ms
+        FROM role.attempts AS attempts
+        WHERE role.may_read
+            AND attempts.merchant_id = $2 AND attempts.started_at >= $3 AND attempts.started_at < $4
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $5
+    ) AS made
+    CROSS JOIN LATERAL (
+        SELECT known.seq
+        FROM (
+            SELECT owed.seq FROM role.owed AS owed WHERE owed.event_id = made.event_id
+            UNION ALL
+            -- It was finished after its attempt: that leaves out other days. The order is that of the index of events.
+            (
+                SELECT finished.seq
+                FROM role.finished AS finished
+                WHERE finished.event_id = ANY(ARRAY[made.event_id]) AND finished.finished_at >= made.started_at
+                ORDER BY finished.event_id
+                LIMIT 1
+            )
+        ) AS known
+        LIMIT 1
+    ) AS delivery
+    WHERE made.attempt = 1 AND made.trigger = 'schedule'
+    OFFSET 0
+) AS page;
+
+-- name: read_circumstances
+-- Read what a merchant's event may wait for: pauses, its endpoint, its lane, and what is before it in order.
+-- $1 reader bytea
+-- $2 merchant_id text
+-- $3 seq bigint
+-- $4 most bigint
+-- row: now timestamptz, everything_is_paused boolean, url text, secret_created_at timestamptz, is_paused boolean,
+--   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
+--   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
+--   suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
+-- order: one row; ahead is exact below the limit
+-- none: the session is over
+SELECT
+    clock_timestamp() AS now,
+    state.paused AS everything_is_paused,
+    endpoint.url,
+    endpoint.secret_created_at,
+    coalesce(lane.paused, false) AS is_paused,
+    coalesce(lane.lease_until > clock_timestamp(), false) AS is_held,
+    lane.owner,
+    lane.leased_at,
+    lane.wait_until,
+    lane.endpoint_removed_at,
+    lane.last_success_at,
+    lane.failing_since,
+    lane.suspended_at,
+    head.event_id AS head_event_id,
+    head.seq AS head_seq,
+    head.created_at AS head_created_at,
+    ahead.events AS ahead
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT state.paused FROM role.state AS state WHERE role.may_read AND state.is_only LIMIT 1
+) AS state
+LEFT JOIN LATERAL (
+    SELECT endpoints.url, endpoints.secret_created_at
+    FROM role.endpoints AS endpoints
+    WHERE role.may_read AND endpoints.merchant_id = $2
+    LIMIT 1
+) AS endpoint ON true
+LEFT JOIN LATERAL (
+    SELECT lanes.* FROM role.lanes AS lanes WHERE role.may_read AND lanes.merchant_id = $2 LIMIT 1
+) AS lane ON true
+LEFT JOIN LATERAL (
+    SELECT owed.event_id, owed.seq, owed.created_at
+    FROM role.owed AS owed
+    WHERE role.may_read
+        AND (owed.merchant_id, owed.seq) > ($2, 0) AND owed.merchant_id <= $2 AND owed.due_at IS NULL
+    ORDER BY owed.merchant_id, owed.seq
+    LIMIT 1
+) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM role.owed AS owed
+        -- No condition on seq alone: the primary key would answer it too, past the rows of all others.
+        WHERE role.may_read
+            AND owed.merchant_id >= $2 AND (owed.merchant_id, owed.seq) < ($2, $3) AND owed.due_at IS NULL
+        LIMIT $4
+    ) AS counted
+) AS ahead;
+
+-- name: read_pauses
+-- Say who paused a merchant, and everything (an empty scope), as far as commands did.
+-- $1 reader bytea
+-- $2 merchant_id text
+-- row: scope text, command_id bigint, requested_by text, handled_at timestamptz
+-- order: none
+-- none: no command paused either, or the session is over
+SELECT page.*
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT scope.merchant_id AS scope, latest.id AS command_id, latest.requested_by, latest.handled_at
+    FROM unnest(ARRAY[$2::text, '']) AS scope (merchant_id)
+    CROSS JOIN LATERAL (
+        SELECT commands.id, commands.command, commands.requested_by, commands.handled_at
+        FROM role.commands AS commands
+        WHERE role.may_read
+            AND left(coalesce(commands.merchant_id, ''), 128) = scope.merchant_id
+            AND commands.command IN ('pause', 'resume')
+            AND commands.status = 'done'
+        ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
+        LIMIT 1
+    ) AS latest
+    WHERE latest.command = 'pause'
+    OFFSET 0
+) AS page;
+
+-- name: read_commands_about
+-- Read the commands about one event.
+-- $1 reader bytea
+-- $2 event_id uuid
+-- $3 most bigint
+-- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
+-- order: by id
+-- none: nobody asked for anything, or the session is over
+SELECT page.*
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT
+        commands.id, commands.command, commands.requested_by, commands.status::text AS status, commands.created_at,
+        commands.handled_at
+    FROM role.commands AS commands
+    WHERE role.may_read AND commands.event_id = $2
+    LIMIT $3
+) AS page
+ORDER BY page.id;
+
+-- name: read_kept
+-- Say since which day finished deliveries are kept, and whether charges are indexed.
+-- $1 reader bytea
+-- row: kept_since date, has_charge_index boolean
+-- order: one row; no day while there is no partition
+-- none: the session is over
+SELECT
+    (
+        SELECT min(to_date(right(child.relname, 8), 'YYYYMMDD'))
+        FROM pg_inherits
+        INNER JOIN pg_class AS parent ON parent.oid = pg_inherits.inhparent
+        INNER JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+        WHERE
+            parent.relnamespace = to_regnamespace('webhook')
+            AND parent.relname = 'delivery_log'
+            AND child.relname ~ '_[0-9]{8}$'
+    ) AS kept_since,
+    chosen.has_charge_index
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT state.has_charge_index FROM role.state AS state WHERE role.may_read AND state.is_only LIMIT 1
+) AS chosen;
