@@ -293,6 +293,9 @@ DELIVERY: Mapping[str, Question] = {
     "read_commands_about": Question((IN_OUTBOX, "5"), VIEWS),
     "read_kept": Question((), 100),
 }
+FARES: Mapping[str, Question] = {
+    "read_fares": Question((NAMES, str(ASKED), "'1 day'", str(ASKED), "true"), 17 * ASKED),
+}
 
 
 def _asked_by(role: Role, who: str, questions: Mapping[str, Question]) -> dict[str, Question]:
@@ -491,6 +494,9 @@ QUESTIONS: Mapping[str, Question] = {
     **_asked_by(COMMAND_LINE, "NULL", DELIVERY),
     **_asked_by(CONSOLE, SESSION, DELIVERY),
     **_asked_by(PARTNER_API, READER, {"read_attempts": Question((_uuid(LOGGED - 1), "1000"), VIEWS)}),
+    # fares
+    **_asked_by(COMMAND_LINE, "NULL", FARES),
+    **_asked_by(CONSOLE, SESSION, FARES),
     # insight
     "find_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
     "read_secret": Question((MERCHANT,)),
@@ -619,13 +625,9 @@ QUESTIONS: Mapping[str, Question] = {
     "show_merchants_by_volume": Question(
         (SESSION, NEWEST, NEWEST, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
     ),
-    "show_fares": Question((SESSION, NAMES, str(ASKED), "'1 day'", str(ASKED)), 9 * ASKED),
-    "show_failures": Question(
-        (SESSION, NAMES, f"array_fill({NOW} - interval '1 hour', ARRAY[{ASKED}])", str(ASKED)), 8 * ASKED
-    ),
+    "show_merchant": Question((SESSION, f"'{HOT_ONE}'"), VIEWS),
     "show_failed_of": Question((SESSION, NAMES, "'1 day'", str(ASKED)), 2 * ASKED),
     "show_now": Question((SESSION,), VIEWS),
-    "show_merchant": Question((SESSION, f"'{HOT_ONE}'", str(ASKED), "'1 day'", str(ASKED)), 3 * ASKED),
     "show_latest_attempts": Question((SESSION, MERCHANT, "20"), 20),
     "show_api_keys": Question((SESSION, MERCHANT, "20"), VIEWS),
     "show_all_api_keys": Question((SESSION, NEWEST, "20"), VIEWS),
@@ -700,13 +702,13 @@ READ_WHOLE: Mapping[str, str] = {
     "release_lanes_of": "it looks at all lanes, for a process that has died",
     "release_retries_of": "it looks at all that is in flight, for a process that has died",
     "read_holders": "it looks at all lanes",
-    "list_whoever_failed": "it looks at all lanes",
-    "list_merchants": "it looks at all merchants",
+    "find_whoever_failed": "it looks at all lanes",
+    "find_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
     "measure_lag": "as count_recent",
     "count_arrivals": "as find_finished",
     "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
-    "show_whoever_failed": "it looks at lanes, up to a limit; test_console_read_cost.py says what it reads",
+    "console_find_whoever_failed": "as show_lag",
     "show_audit": "as read_endpoint_history",
     "show_audit_of_merchant": "as read_endpoint_history",
     "show_changes": "as read_endpoint_history",
@@ -737,6 +739,8 @@ SUBJECTS: Sequence[tuple[str, Role | None]] = (
     ("attempts", PARTNER_API),
     ("delivery", COMMAND_LINE),
     ("delivery", CONSOLE),
+    ("fares", COMMAND_LINE),
+    ("fares", CONSOLE),
     ("keys", None),
     ("installation", None),
     ("inventory", None),

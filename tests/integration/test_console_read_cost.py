@@ -53,8 +53,11 @@ NOT_OF_PAGES = {"accounts", "actions", "sessions"}
 """Files of statements that no page shows."""
 STATEMENTS = {
     each.name: each
-    for statements_of in (*(load(f"console_{subject}") for subject in SUBJECTS), questions(CONSOLE))
-    for each in statements_of.values()
+    for asked in (
+        *(load(f"console_{subject}") for subject in SUBJECTS),
+        *(questions(CONSOLE), load("fares", CONSOLE)),
+    )
+    for each in asked.values()
 }
 
 
@@ -154,6 +157,7 @@ def _recovery(
 EVENT = "lpad('1000', 32, '0')::uuid"
 NOW = "clock_timestamp()"
 COUNTED = MAX_COUNTED + 1
+OF_FARES = "1001", "'1 day'", "100"
 SKIPPED = f"{NOW} - interval '6 hours'", NOW, "ARRAY['charge.reversed']", "'ch_none'"
 ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "all": (_list(), PAGE),
@@ -241,7 +245,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "paused": (("show_paused_merchants", "{person}", "''", "''", "'~'", str(PAGE)), PAGE),
     # Many lanes are on a page, and each of those that are judged has some attempts of two days.
     "failing": (
-        ("show_whoever_failed", "{person}", "'2000-01-01'", "''", "''", "true", "'1 day'", "100")
+        ("console_find_whoever_failed", "{person}", "'2000-01-01'", "''", "''", "true", "'1 day'", "100")
         + (str(MAX_LANES_THAT_FAILED), str(MAX_JUDGED)),
         MERCHANTS // 10 + 10 * MAX_JUDGED,
     ),
@@ -256,25 +260,19 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         MAX_EVENTS_LOOKED_AT,
     ),
     "fares": (
-        ("show_fares", "{person}", f"ARRAY{[f'm{n}' for n in range(50)]}", "1001", "'1 day'", "100"),
+        ("console_read_fares", "{person}", f"ARRAY{[f'm{n}' for n in range(50)]}", *OF_FARES, "false"),
         50 * 112,
     ),
-    "why merchants fail": (
-        (
-            "show_failures",
-            "{person}",
-            f"ARRAY{[f'm{10 * n}' for n in range(50)]}",
-            f"array_fill({NOW} - interval '20 days', ARRAY[50])",
-            "1001",
-        ),
-        50 * (PARTITIONS + 10),
+    "fares of those that fail": (
+        ("console_read_fares", "{person}", f"ARRAY{[f'm{10 * n}' for n in range(50)]}", *OF_FARES, "true"),
+        50 * (112 + PARTITIONS + 10),
     ),
     # As many in both logs, at any time of day: the look ends it, not the span.
     "failed of merchants": (
         ("show_failed_of", "{person}", "ARRAY['m0']", "'30 days'", str(MAX_FAILED_LOOKED_AT)),
         MAX_FAILED_LOOKED_AT,
     ),
-    "one merchant": (("show_merchant", "{person}", "'m7'", str(COUNTED), "'1 day'", "100"), 120),
+    "one merchant": (("show_merchant", "{person}", "'m7'"), 1),
     "commands": (("show_commands", "{person}", str(NEWEST), *["NULL"] * 4, str(LOOK), str(PAGE)), PAGE),
     "a command's events": (
         ("show_command_events", "{person}", "7", "0", "false", "1000", str(PAGE)),

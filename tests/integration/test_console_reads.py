@@ -12,6 +12,7 @@ import pytest
 from tests.integration.console_readers import console_pool, reader_of
 from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.domain.command import LONG_AGO, RECOVERABLE, LeaveOut, Recover, Skip
+from webhook_dispatcher.domain.merchant import MerchantState
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
 from webhook_dispatcher.storage.console import merchants as merchants_module
@@ -22,11 +23,10 @@ from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryFi
 from webhook_dispatcher.storage.console.delivery import Stories
 from webhook_dispatcher.storage.console.health import Healths
 from webhook_dispatcher.storage.console.merchants import (
-    LastFailure,
     MerchantOrder,
     MerchantPage,
+    MerchantRow,
     Merchants,
-    MerchantState,
 )
 from webhook_dispatcher.storage.console.overview import Overviews, by_outcome
 from webhook_dispatcher.storage.console.previews import Previews
@@ -602,13 +602,10 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(cons
     for merchant, (state, failed, attempted) in found.items():
         shown = await Merchants(console.pool).get(console.viewer, merchant)
         assert shown is not None
-        assert (shown.state(), shown.attempts_failed, shown.attempted) == (state, failed, attempted)
+        assert (shown.state(page.now), shown.attempts_failed, shown.attempted) == (state, failed, attempted)
     assert await console.merchants(MerchantOrder.FAILING, limit=1) == ["silent", "often"]
     [silent, often] = (await console.merchant_page(MerchantOrder.FAILING)).merchants
-    assert (silent.failure, often.failure and often.failure.outcome) == (
-        LastFailure(None, None, None, None, 0),
-        "timeout",
-    )
+    assert (silent.failed_outcome, often.failed_outcome) == (None, "timeout")
     overview = await Overviews(console.pool).get(console.viewer)
     assert (overview.failing, overview.failing_is_cut) == (2, False)
 
@@ -652,7 +649,7 @@ async def test_attempts_that_could_not_be_made_say_nothing_of_their_merchant(con
     [row], alone = page.merchants, await Merchants(console.pool).get(console.viewer, "m")
     assert (row.state(page.now), row.attempted) == (MerchantState.HEALTHY, 0)
     assert alone is not None
-    assert (alone.state(), alone.attempted) == (MerchantState.HEALTHY, 0)
+    assert (alone.state(page.now), alone.attempted) == (MerchantState.HEALTHY, 0)
     assert await console.merchants(MerchantOrder.FAILING) == []
 
 
@@ -672,6 +669,11 @@ async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading
     assert (await console.merchant_page(MerchantOrder.BEHIND)).is_complete
 
 
+def _failed(row: MerchantRow) -> tuple[object, ...]:
+    latest = row.failed_event_id, row.failed_outcome, row.failed_status, row.failed_reason
+    return *latest, row.waiting_for_retry
+
+
 async def test_why_merchants_fail_is_said_where_those_alone_are_listed(console: Reading) -> None:
     now = await _fare(console)
     latest = uuid4()
@@ -684,9 +686,10 @@ async def test_why_merchants_fail_is_said_where_those_alone_are_listed(console: 
     await console.db.execute(ATTEMPT, uuid4(), "suspended", timedelta(hours=3))
     await console.storage.insert_due("failing", 60, 60)
     suspended, failing = (await console.merchant_page(MerchantOrder.FAILING)).merchants
-    assert failing.failure == LastFailure(latest, "status", 500, "500", 2)
-    assert suspended.failure == LastFailure(None, None, None, None, 0), "it failed before it began to fail"
-    assert {each.failure for each in (await console.merchant_page(MerchantOrder.ID)).merchants} == {None}
+    assert _failed(failing) == (latest, "status", 500, "500", 2)
+    assert _failed(suspended) == (None, None, None, None, 0), "it failed before it began to fail"
+    others = (await console.merchant_page(MerchantOrder.ID)).merchants
+    assert set(map(_failed, others)) == {(None, None, None, None, 0)}
 
 
 async def test_one_merchant_is_told_with_its_keys_and_latest_attempts(console: Reading) -> None:
@@ -698,7 +701,7 @@ async def test_one_merchant_is_told_with_its_keys_and_latest_attempts(console: R
     )
     merchant = await Merchants(console.pool).get(console.viewer, "failing")
     assert merchant is not None
-    assert (merchant.state(), merchant.url) == (MerchantState.FAILING, "https://example.com/")
+    assert (merchant.state(merchant.now), merchant.url) == (MerchantState.FAILING, "https://example.com/")
     assert [key.client_id for key in merchant.api_keys] == ["client"]
     first, second = merchant.latest_attempts
     assert first.started_at > second.started_at
@@ -706,7 +709,7 @@ async def test_one_merchant_is_told_with_its_keys_and_latest_attempts(console: R
     assert await Merchants(console.pool).get(console.viewer, "nobody") is None
     unconfigured = await Merchants(console.pool).get(console.viewer, "unconfigured")
     assert unconfigured is not None
-    assert (unconfigured.state(), unconfigured.has_endpoint) == (MerchantState.NOT_CONFIGURED, False)
+    assert unconfigured.state(unconfigured.now) == MerchantState.NOT_CONFIGURED
 
 
 async def test_the_overview_counts_and_adds_up(console: Reading) -> None:

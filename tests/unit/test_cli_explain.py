@@ -16,12 +16,12 @@ from webhook_dispatcher.cli.options import Moment, last, parse_merchant, parse_m
 from webhook_dispatcher.diagnosis.explanation import Explanation, Rules, explain
 from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryFacts, DeliveryView, EventFacts, Pause
+from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.storage.insight import (
     MAX_COUNTED,
     Commands,
     Lag,
-    MerchantFacts,
     Owing,
     Pace,
     Size,

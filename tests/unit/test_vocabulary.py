@@ -21,8 +21,8 @@ from webhook_dispatcher.domain.command import Code, CommandName, CommandStatus
 from webhook_dispatcher.domain.delivery import EventFacts
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES, Language
+from webhook_dispatcher.domain.merchant import MerchantState
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.console.merchants import MerchantState
 
 UNIT = timedelta(seconds=1)
 

@@ -10,9 +10,10 @@ from webhook_dispatcher.cli.output import WIDTH, print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import many, short
 from webhook_dispatcher.domain.delivery import MAX_AHEAD
+from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.thresholds import BEHIND
 from webhook_dispatcher.storage.administration import Administration
-from webhook_dispatcher.storage.insight import MerchantFacts, MerchantFilter, insight
+from webhook_dispatcher.storage.insight import MerchantFilter, insight
 
 
 def merchants(

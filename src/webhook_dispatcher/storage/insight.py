@@ -1,4 +1,4 @@
-"""What operators ask about a system at work: insight.sql and delivery.sql, bound.
+"""What operators ask about a system at work: insight.sql, fares.sql and delivery.sql, bound.
 
 It only reads, by the views that webhook_admin may read, and all of one answer from one snapshot.
 """
@@ -15,12 +15,13 @@ import asyncpg
 from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import MAX_AHEAD, DeliveryFacts, EventFacts, Pause
 from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.domain.thresholds import FAILING_OUT_OF, FAILING_WITHIN, is_failing
 from webhook_dispatcher.storage import lost
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.delivery import Ask, DeliveryReader, questions
+from webhook_dispatcher.storage.fares import fails, find_whoever_failed, read_fares
 from webhook_dispatcher.storage.lost import Lost, LostEvent
 from webhook_dispatcher.storage.statements import COMMAND_LINE, load
 
@@ -28,12 +29,13 @@ MAX_COUNTED = 100_000
 """Up to here what is owed, and what was attempted, is counted; above, it is called more."""
 MAX_OWING = 10_000
 MAX_EVENTS = 200
+MAX_LANES = 10_000_000
 MAX_LAGS = 500
 MAX_ARRIVALS = 10_000
 LATELY = (timedelta(seconds=5), timedelta(seconds=30))
 """The latest first attempts are looked for within so long, then within the window: all of it is sorted."""
 T = TypeVar("T")
-_STATEMENTS = {**load("insight"), **questions(COMMAND_LINE)}
+_STATEMENTS = {**load("insight"), **load("fares", COMMAND_LINE), **questions(COMMAND_LINE)}
 _ONE_SNAPSHOT = """
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL enable_seqscan = off;
@@ -110,7 +112,7 @@ class StatusFacts:
     failing: int
     suspended: int
     next_try_at: datetime | None
-    most_failing: Sequence["MerchantFacts"]
+    most_failing: Sequence[MerchantFacts]
     recent_since: datetime
     recent: dict[str, int]
     lag: Lag
@@ -122,35 +124,6 @@ class StatusFacts:
     lost: Lost | None = None
     pace: Pace = Pace(0, 0)
     sizes: Sequence[Size] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MerchantFacts:
-    """How one merchant fares. waiting: events in order, as far as they were counted, as waiting_for_retry.
-
-    attempted, attempts_failed: as domain.thresholds.is_failing has them. paused_…: of the command that paused
-    it. failed_…: of the latest failed attempt, where one failed lately.
-    """
-
-    merchant_id: str
-    has_endpoint: bool
-    is_paused: bool
-    failing_since: datetime | None
-    failures_in_a_row: int
-    last_success_at: datetime | None
-    suspended_at: datetime | None
-    next_try_at: datetime | None
-    oldest_waiting_at: datetime | None
-    waiting: int
-    waiting_for_retry: int = 0
-    attempted: int = 0
-    attempts_failed: int = 0
-    paused_at: datetime | None = None
-    paused_by: str | None = None
-    failed_at: datetime | None = None
-    failed_outcome: str | None = None
-    failed_status: int | None = None
-    failed_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,27 +232,16 @@ class Insight:
 
     async def _failing(self) -> Sequence[str]:
         """Return the merchants that fail, the longest first."""
-        rows = await self._rows("list_whoever_failed", FAILING_WITHIN, FAILING_OUT_OF, MAX_COUNTED)
-        return [
-            row["merchant_id"]
-            for row in rows
-            if is_failing(row["attempted"], row["failed"], row["failing_since"], row["failures_in_a_row"])
-        ]
+        rows = await find_whoever_failed(self._shared, MAX_LANES, MAX_COUNTED)
+        return [row["merchant_id"] for row in rows if fails(row)]
 
     async def _merchants(
         self, merchants: Sequence[str] | None, wanted: MerchantFilter
     ) -> list[MerchantFacts]:
-        rows = await self._rows(
-            "list_merchants",
-            merchants,
-            wanted.behind_since,
-            wanted.only_paused,
-            MAX_AHEAD + 1,
-            wanted.limit,
-            FAILING_WITHIN,
-            FAILING_OUT_OF,
-        )
-        return [MerchantFacts(**row) for row in rows]
+        conditions = merchants, wanted.behind_since, wanted.only_paused
+        rows = await self._rows("find_merchants", *conditions, wanted.limit)
+        found = [row["merchant_id"] for row in rows]
+        return [MerchantFacts(**row) for row in await read_fares(self._shared, found, MAX_AHEAD + 1)]
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)

@@ -1,4 +1,4 @@
-"""Merchants, listed and one by one: console_merchants.sql, bound.
+"""Merchants, listed and one by one: console_merchants.sql and fares.sql, bound.
 
 A list is of lanes: each merchant that has, or had, an endpoint or events has one. By id it is read from an
 index. There is no index of who fails, is behind, or has most events: these are found among a bounded number
@@ -6,23 +6,21 @@ of lanes, of owed, or of the newest, events, and `MerchantPage.is_complete` says
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from webhook_dispatcher.domain.thresholds import (
-    BEHIND,
-    FAILING_OUT_OF,
-    FAILING_WITHIN,
-    is_failing,
-)
+from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.delivery import Ask
+from webhook_dispatcher.storage.fares import fails, find_whoever_failed, read_fares
+from webhook_dispatcher.storage.statements import CONSOLE, load
 
 MAX_LIMIT = 100
 MAX_WAITING = 1_000
@@ -40,19 +38,7 @@ LATEST = 20
 MAX_KEYS = 100
 _LAST = "\U0010ffff"
 """The last of all characters: ids that begin with a prefix lie between it and the prefix with this."""
-_STATEMENTS = load("console_merchants")
-
-
-class MerchantState(StrEnum):
-    """How a merchant fares, in one word: the first of these that is true."""
-
-    NOT_CONFIGURED = "not_configured"
-    PAUSED = "paused"
-    SUSPENDED = "suspended"
-    FAILING = "failing"
-    SLOW = "slow"
-    NEW = "new"
-    HEALTHY = "healthy"
+_STATEMENTS = {**load("console_merchants"), **load("fares", CONSOLE)}
 
 
 class MerchantOrder(StrEnum):
@@ -65,51 +51,17 @@ class MerchantOrder(StrEnum):
     PAUSED = "paused"
 
 
-@dataclass(frozen=True, slots=True)
-class LastFailure:
-    """What came of a failing merchant's latest attempt that failed, and how much waits for a retry.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MerchantRow(MerchantFacts):
+    """One merchant in a list. waiting, waiting_for_retry: up to MAX_WAITING + 1.
 
-    event_id and the three after it are None where the attempt is no longer in the log. reason: for operators'
-    eyes. waiting_for_retry: up to MAX_WAITING + 1.
+    failed: deliveries that failed in the last 24 hours, as far as these were looked at. volume: its events
+        among the newest that were looked at; None where the list is in another order. What failed latest and
+        waiting_for_retry are of those that fail, where these alone are listed.
     """
 
-    event_id: UUID | None
-    outcome: str | None
-    status: int | None
-    reason: str | None
-    waiting_for_retry: int
-
-
-@dataclass(frozen=True, slots=True)
-class MerchantRow:
-    """One merchant in a list.
-
-    attempted, attempts_failed: as domain.thresholds.is_failing has them.
-    waiting: events that wait for their first attempt, up to MAX_WAITING + 1. oldest_waiting_at: of these, the
-        first in order. failed: deliveries that failed in the last 24 hours, as far as these were looked at.
-    volume: its events among the newest that were looked at; failure: of one that fails. Each is None where
-        the list is in another order.
-    """
-
-    merchant_id: str
-    has_endpoint: bool
-    is_paused: bool
-    last_success_at: datetime | None
-    failing_since: datetime | None
-    failures_in_a_row: int
-    suspended_at: datetime | None
-    next_try_at: datetime | None
-    attempted: int
-    attempts_failed: int
-    waiting: int
-    oldest_waiting_at: datetime | None
     failed: int
     volume: int | None = None
-    failure: LastFailure | None = None
-
-    def state(self, now: datetime) -> MerchantState:
-        """Say how it fares; now: of the page it is from."""
-        return merchant_state(self, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,68 +119,24 @@ class MerchantAttempt:
     charge_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Merchant:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merchant(MerchantFacts):
     """All that the page of one merchant shows.
 
-    url and the four after it are None without an endpoint. attempted, attempts_failed: as of MerchantRow.
-    waiting, waiting_for_retry: up to MAX_COUNTED + 1.
-    paused_…: of the command that paused it. everything_is_paused: for all merchants.
+    url and the four after it are None without an endpoint. waiting, waiting_for_retry: up to MAX_COUNTED + 1.
+    everything_is_paused: for all merchants.
     """
 
     now: datetime
-    merchant_id: str
     url: str | None
     created_at: datetime | None
     updated_at: datetime | None
     secret_created_at: datetime | None
     previous_secret_until: datetime | None
     endpoint_removed_at: datetime | None
-    is_paused: bool
-    paused_at: datetime | None
-    paused_by: str | None
     everything_is_paused: bool
-    last_success_at: datetime | None
-    failing_since: datetime | None
-    failures_in_a_row: int
-    suspended_at: datetime | None
-    next_try_at: datetime | None
-    attempted: int
-    attempts_failed: int
-    waiting: int
-    waiting_for_retry: int
-    oldest_waiting_at: datetime | None
     api_keys: Sequence[ApiKeyRow]
     latest_attempts: Sequence[MerchantAttempt]
-
-    @property
-    def has_endpoint(self) -> bool:
-        """Tell whether it is configured."""
-        return self.url is not None
-
-    def state(self) -> MerchantState:
-        """Say how it fares."""
-        return merchant_state(self, self.now)
-
-
-def merchant_state(merchant: MerchantRow | Merchant, now: datetime) -> MerchantState:
-    """Say in one word how a merchant fares: what keeps everything from it first."""
-    oldest = merchant.oldest_waiting_at
-    if not merchant.has_endpoint:
-        return MerchantState.NOT_CONFIGURED
-    if merchant.is_paused:
-        return MerchantState.PAUSED
-    if merchant.suspended_at is not None:
-        return MerchantState.SUSPENDED
-    if is_failing(
-        merchant.attempted, merchant.attempts_failed, merchant.failing_since, merchant.failures_in_a_row
-    ):
-        return MerchantState.FAILING
-    if oldest is not None and now - oldest > BEHIND:
-        return MerchantState.SLOW
-    if merchant.last_success_at is None:
-        return MerchantState.NEW
-    return MerchantState.HEALTHY
 
 
 class Merchants:
@@ -252,7 +160,7 @@ class Merchants:
         if not 1 <= limit <= MAX_LIMIT:
             raise ValueError(f"limit: must be 1 to {MAX_LIMIT}, not {limit}")
         check_text("prefix", prefix)
-        [clock] = await self._ask("show_now", session)
+        [clock] = await self._ask(session, "show_now")
         looked = await self._find(session, order, prefix, after, limit + 1)
         found = [
             row for row in looked if order is not MerchantOrder.FAILING or row["is_suspended"] or fails(row)
@@ -260,9 +168,7 @@ class Merchants:
         shown = found[:limit]
         # Of those that were judged perhaps few fail: the list goes on behind the last of them.
         more = shown[-1:] if len(found) > limit else looked[MAX_JUDGED - 1 :]
-        rows, failed_is_cut = await self._fares(session, shown)
-        if order is MerchantOrder.FAILING and shown:
-            rows = await self._with_failures(session, clock["now"], rows, shown)
+        rows, failed_is_cut = await self._fares(session, shown, in_full=order is MerchantOrder.FAILING)
         return MerchantPage(
             now=clock["now"],
             merchants=rows,
@@ -275,13 +181,13 @@ class Merchants:
     async def get(self, session: bytes, merchant_id: str) -> Merchant | None:
         """Return one merchant; None where it never had an endpoint or an event. Errors: FilterRefused."""
         check_text("merchant_id", merchant_id)
-        rows = await self._ask(
-            "show_merchant", session, merchant_id, MAX_COUNTED + 1, FAILING_WITHIN, FAILING_OUT_OF
-        )
+        rows = await self._ask(session, "show_merchant", merchant_id)
         if not rows:
             return None
-        made = await self._ask("show_latest_attempts", session, merchant_id, LATEST)
+        [fares] = await read_fares(partial(self._ask, session), [merchant_id], MAX_COUNTED + 1)
+        made = await self._ask(session, "show_latest_attempts", merchant_id, LATEST)
         return Merchant(
+            **fares,
             **rows[0],
             api_keys=await self.api_keys(session, merchant_id),
             latest_attempts=[MerchantAttempt(**row) for row in made],
@@ -289,19 +195,19 @@ class Merchants:
 
     async def api_keys(self, session: bytes, merchant_id: str) -> Sequence[ApiKeyRow]:
         """Return a merchant's keys, the newest first, at most MAX_KEYS."""
-        return [ApiKeyRow(**row) for row in await self._ask("show_api_keys", session, merchant_id, MAX_KEYS)]
+        return [ApiKeyRow(**row) for row in await self._ask(session, "show_api_keys", merchant_id, MAX_KEYS)]
 
     async def all_api_keys(self, session: bytes, after: str | None = None, limit: int = 50) -> ApiKeyPage:
         """Return at most `limit` keys of all merchants, from a page's `next` on. Errors: FilterRefused."""
         [before] = positions.read(after, int) if after is not None else [positions.MAX_NUMBER]
-        rows = await self._ask("show_all_api_keys", session, before, limit + 1)
+        rows = await self._ask(session, "show_all_api_keys", before, limit + 1)
         numbers = [row.pop("id") for row in rows]
         more = positions.write(numbers[limit - 1]) if len(rows) > limit else None
         return ApiKeyPage([ApiKeyRow(**row) for row in rows[:limit]], more)
 
     async def of_key(self, session: bytes, client_id: str) -> str | None:
         """Return the merchant whose API key this is; None where there is no such key."""
-        rows = await self._ask("show_merchant_of_key", session, client_id)
+        rows = await self._ask(session, "show_merchant_of_key", client_id)
         return rows[0]["merchant_id"] if rows else None
 
     async def _find(
@@ -312,89 +218,46 @@ class Merchants:
             case MerchantOrder.ID | MerchantOrder.PAUSED:
                 name = "show_merchants_by_id" if order is MerchantOrder.ID else "show_paused_merchants"
                 [known] = positions.read(after, str) if after is not None else [""]
-                return await self._ask(name, session, known, prefix, prefix + _LAST, most)
+                return await self._ask(session, name, known, prefix, prefix + _LAST, most)
             case MerchantOrder.FAILING:
                 place = *_moment(after), prefix
-                return await ask_who_failed(self._database, session, *place)
+                return await find_failing(partial(self._ask, session), *place)
             case MerchantOrder.BEHIND:
                 place = *_moment(after), prefix
                 bounds = MAX_LANES_LOOKED_AT, MAX_EVENTS_LOOKED_AT
-                return await self._ask("show_merchants_behind", session, *place, *bounds, most)
+                return await self._ask(session, "show_merchants_behind", *place, *bounds, most)
             case MerchantOrder.VOLUME:
                 sample = _sample(after)
                 return await self._ask(
-                    "show_merchants_by_volume", session, *sample, prefix, MAX_EVENTS_LOOKED_AT, most
+                    session, "show_merchants_by_volume", *sample, prefix, MAX_EVENTS_LOOKED_AT, most
                 )
 
     async def _fares(
-        self, session: bytes, found: Sequence[dict[str, Any]]
+        self, session: bytes, found: Sequence[dict[str, Any]], in_full: bool
     ) -> tuple[Sequence[MerchantRow], bool]:
         """Read how merchants fare, in their order, and whether more failed than was looked at."""
         merchants = [row["merchant_id"] for row in found]
         if not merchants:
             return [], False
-        fares = await self._ask(
-            "show_fares", session, merchants, MAX_WAITING + 1, FAILING_WITHIN, FAILING_OUT_OF
-        )
-        failed = await self._ask("show_failed_of", session, merchants, FAILED_WITHIN, MAX_FAILED_LOOKED_AT)
-        fare_of = {row["merchant_id"]: row for row in fares}
+        fares = await read_fares(partial(self._ask, session), merchants, MAX_WAITING + 1, in_full)
+        failed = await self._ask(session, "show_failed_of", merchants, FAILED_WITHIN, MAX_FAILED_LOOKED_AT)
         failed_of = {row["merchant_id"]: row["failed"] for row in failed}
         rows = [
-            MerchantRow(
-                **fare_of[row["merchant_id"]],
-                failed=failed_of.get(row["merchant_id"], 0),
-                volume=row.get("volume"),
-            )
-            for row in found
+            MerchantRow(**fare, failed=failed_of.get(row["merchant_id"], 0), volume=row.get("volume"))
+            for row, fare in zip(found, fares, strict=True)
         ]
         return rows, any(row["is_cut"] for row in failed)
 
-    async def _with_failures(
-        self, session: bytes, now: datetime, rows: Sequence[MerchantRow], found: Sequence[dict[str, Any]]
-    ) -> Sequence[MerchantRow]:
-        """Add to merchants that fail why they do."""
-        since = {
-            row["merchant_id"]: at if (at := row["place_at"]) < now else now - FAILING_WITHIN for row in found
-        }
-        failures = {
-            row.pop("merchant_id"): LastFailure(**row)
-            for row in await self._ask("show_failures", session, [*since], [*since.values()], MAX_WAITING + 1)
-        }
-        return [replace(row, failure=failures[row.merchant_id]) for row in rows]
-
-    async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
+    async def _ask(self, session: bytes, name: str, *arguments: object) -> Sequence[dict[str, Any]]:
         return await ask_as(self._database, _STATEMENTS[name], session, *arguments)
 
 
-async def ask_who_failed(
-    database: Database,
-    session: bytes,
-    place_at: datetime = EARLIEST,
-    after: str = "",
-    prefix: str = "",
-    with_suspended: bool = True,
+async def find_failing(
+    ask: Ask, place_at: datetime = EARLIEST, after: str = "", prefix: str = "", with_suspended: bool = True
 ) -> Sequence[dict[str, Any]]:
-    """Return at most MAX_JUDGED merchants that may fail, from a place on: `show_whoever_failed`."""
-    return await ask_as(
-        database,
-        _STATEMENTS["show_whoever_failed"],
-        session,
-        place_at,
-        after,
-        prefix,
-        with_suspended,
-        FAILING_WITHIN,
-        FAILING_OUT_OF,
-        MAX_LANES_THAT_FAILED,
-        MAX_JUDGED,
-    )
-
-
-def fails(row: Mapping[str, Any]) -> bool:
-    """Tell whether a merchant of `ask_who_failed` fails."""
-    return is_failing(
-        row["attempted"], row["attempts_failed"], row["failing_since"], row["failures_in_a_row"]
-    )
+    """Return at most MAX_JUDGED merchants that may fail, from a place on."""
+    place = place_at, after, prefix, with_suspended
+    return await find_whoever_failed(ask, MAX_LANES_THAT_FAILED, MAX_JUDGED, *place)
 
 
 def _moment(after: str | None) -> tuple[datetime, str]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,8 +18,9 @@ from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import merchants
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.fares import fails
 from webhook_dispatcher.storage.insight import Lag
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.statements import CONSOLE, load
 
 MAX_DISPATCHERS = 1_000
 MAX_LAGS = 100
@@ -26,7 +28,7 @@ MAX_LAGS = 100
 MAX_MERCHANTS_LOOKED_AT = 100
 """Merchants whose events are looked for one after the other, which costs more than going through rows."""
 MAX_ROWS_LOOKED_AT = 500
-_STATEMENTS = load("console_overview")
+_STATEMENTS = {**load("console_overview"), **load("fares", CONSOLE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +118,15 @@ class Overviews:
 
     async def get(self, session: bytes) -> Overview:
         """Measure everything."""
-        [counts] = await self._ask("show_counts", session, MAX_COUNTED + 1)
+        [counts] = await self._ask(session, "show_counts", MAX_COUNTED + 1)
         now: datetime = counts["now"]
         bounds = MAX_MERCHANTS_LOOKED_AT, MAX_ROWS_LOOKED_AT
-        oldest = await self._ask("show_oldest_waiting", session, *bounds) if counts["waiting"] else ()
-        [lag] = await self._ask("show_lag", session, MAX_LAGS)
-        failed = await merchants.ask_who_failed(self._database, session, with_suspended=False)
+        oldest = await self._ask(session, "show_oldest_waiting", *bounds) if counts["waiting"] else ()
+        [lag] = await self._ask(session, "show_lag", MAX_LAGS)
+        failed = await merchants.find_failing(partial(self._ask, session), with_suspended=False)
         return Overview(
             **counts,
-            failing=sum(map(merchants.fails, failed)),
+            failing=sum(map(fails, failed)),
             failing_is_cut=len(failed) == merchants.MAX_JUDGED
             or not all(row["is_complete"] for row in failed),
             pause=await self.pause(session) if counts["everything_is_paused"] else None,
@@ -142,7 +144,7 @@ class Overviews:
         """
         rows = [
             DispatcherRow(**{**row, "settings": json.loads(row["settings"] or "{}")})
-            for row in await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
+            for row in await self._ask(session, "show_dispatchers", SILENT, MAX_DISPATCHERS)
         ]
         # Not by the latest: that may be by the clock of a server that is not there any more.
         alive_at = min((row.beat_at for row in rows if row.is_alive), default=None)
@@ -154,7 +156,7 @@ class Overviews:
 
     async def pause(self, session: bytes) -> Pause | None:
         """Return the command that paused everything, if one did last."""
-        rows = await self._ask("show_pause_of_everything", session)
+        rows = await self._ask(session, "show_pause_of_everything")
         return Pause(**rows[0]) if rows else None
 
     async def attempts(
@@ -163,11 +165,11 @@ class Overviews:
         """Count the attempts of so many steps that end now, by outcome."""
         first = _floor(now, step) - step * (count - 1)
         found: dict[datetime, dict[str, int]] = {first + step * place: {} for place in range(count)}
-        for row in await self._ask("show_attempts_by_step", session, first, step):
+        for row in await self._ask(session, "show_attempts_by_step", first, step):
             found.setdefault(row["at"], {})[row["outcome"]] = row["attempts"]
         return [Attempts(at, by_outcome) for at, by_outcome in sorted(found.items())]
 
-    async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
+    async def _ask(self, session: bytes, name: str, *arguments: object) -> Sequence[dict[str, Any]]:
         return await ask_as(self._database, _STATEMENTS[name], session, *arguments)
 
 

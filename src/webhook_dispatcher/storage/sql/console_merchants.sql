@@ -1,4 +1,4 @@
--- The console's merchants. A list is found first, each in its own order; how those on a page fare is read by their ids.
+-- The console's merchants. A list is found first, each in its own order; how those on a page fare is read by their ids (fares.sql).
 
 -- name: show_merchants_by_id
 -- List merchants by id, from an id on.
@@ -20,66 +20,6 @@ CROSS JOIN LATERAL (
     LIMIT $5
 ) AS page
 ORDER BY page.merchant_id;
-
--- name: show_whoever_failed
--- List merchants of which an attempt failed lately, or the latest before, and those that are suspended, with how their
--- latest attempts ended: whether that is too many is for domain.thresholds to say. No index knows who failed lately: all
--- lanes are looked at, up to a limit.
--- $1 session bytea
--- $2 place_at timestamptz
--- $3 after text; the merchants of that instant up to this one are left out
--- $4 first text; what ids begin with
--- $5 with_suspended boolean
--- $6 within interval; attempts that count
--- $7 out_of bigint; of these, the latest
--- $8 lanes_looked_at bigint
--- $9 most bigint
--- row: merchant_id text, failing_since timestamptz, failures_in_a_row integer, is_suspended boolean, place_at timestamptz,
---   attempted bigint, attempts_failed bigint, is_complete boolean
--- order: by place_at (failing_since; the suspension of one that is suspended without failing; last of all, who accepted the
---   latest) and merchant_id; is_complete: there are no more lanes
--- none: there are no more, or the session is over
-SELECT
-    page.merchant_id, page.failing_since, page.failures_in_a_row, page.is_suspended, page.place_at, lately.attempted,
-    lately.failed AS attempts_failed, page.is_complete
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    WITH looked AS MATERIALIZED (
-        SELECT
-            lanes.merchant_id, lanes.failing_since, lanes.failures_in_a_row, lanes.suspended_at, lanes.last_failure_at,
-            coalesce(lanes.failing_since, lanes.suspended_at, '2100-01-01 00:00:00+00') AS place_at
-        FROM webhook.console_lanes AS lanes
-        WHERE me.name IS NOT NULL
-        LIMIT $8
-    )
-    SELECT
-        looked.merchant_id, looked.failing_since, looked.failures_in_a_row, looked.suspended_at IS NOT NULL AS is_suspended,
-        looked.place_at, (SELECT count(*) FROM looked) < $8 AS is_complete
-    FROM looked
-    WHERE
-        (
-            num_nonnulls(looked.failing_since, looked.suspended_at) > 0
-            OR looked.last_failure_at >= statement_timestamp() - $6::interval
-        )
-        AND ($5 OR looked.suspended_at IS NULL)
-        AND (looked.place_at, looked.merchant_id) > ($2, $3::text COLLATE "C")
-        AND starts_with(looked.merchant_id, $4)
-    ORDER BY looked.place_at, looked.merchant_id
-    LIMIT $9
-) AS page
-CROSS JOIN LATERAL (
-    SELECT
-        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
-        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
-    FROM (
-        SELECT attempts.outcome
-        FROM webhook.console_attempts AS attempts
-        WHERE attempts.merchant_id = page.merchant_id AND attempts.started_at >= statement_timestamp() - $6::interval
-        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-        LIMIT $7
-    ) AS tried
-) AS lately
-ORDER BY page.place_at, page.merchant_id;
 
 -- name: show_paused_merchants
 -- List merchants that are paused, each by itself, by id.
@@ -220,129 +160,6 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.volume DESC, page.merchant_id;
 
--- name: show_fares
--- Say how these merchants fare.
--- $1 session bytea
--- $2 merchants text[]
--- $3 count_limit bigint
--- $4 within interval; attempts that count
--- $5 out_of bigint; of these, the latest
--- row: merchant_id text, has_endpoint boolean, is_paused boolean, last_success_at timestamptz, failing_since timestamptz,
---   failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz, attempted bigint,
---   attempts_failed bigint, waiting bigint, oldest_waiting_at timestamptz
--- order: none
--- none: none was asked for, or the session is over
-SELECT
-    asked.merchant_id,
-    endpoint.merchant_id IS NOT NULL AS has_endpoint,
-    coalesce(lane.paused, false) AS is_paused,
-    lane.last_success_at,
-    lane.failing_since,
-    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
-    lane.suspended_at,
-    CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
-    lately.attempted,
-    lately.failed AS attempts_failed,
-    waiting.events AS waiting,
-    head.created_at AS oldest_waiting_at
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT entry.merchant_id FROM unnest($2::text[]) AS entry (merchant_id) WHERE me.name IS NOT NULL OFFSET 0
-) AS asked
-LEFT JOIN LATERAL (
-    SELECT lanes.* FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = asked.merchant_id LIMIT 1
-) AS lane ON true
-LEFT JOIN LATERAL (
-    SELECT endpoints.merchant_id
-    FROM webhook.console_endpoints AS endpoints
-    WHERE endpoints.merchant_id = asked.merchant_id
-    LIMIT 1
-) AS endpoint ON true
-LEFT JOIN LATERAL (
-    SELECT owed.created_at
-    FROM webhook.console_owed AS owed
-    -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
-    WHERE
-        (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
-        AND owed.merchant_id <= asked.merchant_id COLLATE "C"
-        AND owed.due_at IS NULL
-    ORDER BY owed.merchant_id, owed.seq
-    LIMIT 1
-) AS head ON true
-CROSS JOIN LATERAL (
-    SELECT
-        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
-        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
-    FROM (
-        SELECT attempts.outcome
-        FROM webhook.console_attempts AS attempts
-        WHERE attempts.merchant_id = asked.merchant_id AND attempts.started_at >= statement_timestamp() - $4::interval
-        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-        LIMIT $5
-    ) AS tried
-) AS lately
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT
-        FROM webhook.console_owed AS owed
-        WHERE
-            (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
-            AND owed.merchant_id <= asked.merchant_id COLLATE "C"
-            AND owed.due_at IS NULL
-        ORDER BY owed.merchant_id, owed.seq
-        LIMIT $3
-    ) AS counted
-) AS waiting;
-
--- name: show_failures
--- Say of merchants that fail what came of their latest attempt that did, and how much waits for a retry.
--- $1 session bytea
--- $2 merchants text[]
--- $3 failing_since timestamptz[]; in their order
--- $4 count_limit bigint
--- row: merchant_id text, event_id uuid, outcome text, status integer, reason text, waiting_for_retry bigint
--- order: none; event_id and what follows it are null where no such attempt is in the log
--- none: none was asked for, or the session is over
-SELECT
-    asked.merchant_id,
-    failure.event_id,
-    failure.outcome::text AS outcome,
-    failure.status::integer AS status,
-    failure.reason,
-    retries.events AS waiting_for_retry
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT entry.merchant_id, entry.failing_since
-    FROM unnest($2::text[], $3::timestamptz[]) AS entry (merchant_id, failing_since)
-    WHERE me.name IS NOT NULL
-    OFFSET 0
-) AS asked
--- It began before failing_since at most by as long as an attempt takes.
-LEFT JOIN LATERAL (
-    SELECT attempts.event_id, attempts.outcome, attempts.status, attempts.reason
-    FROM webhook.console_attempts AS attempts
-    WHERE
-        attempts.merchant_id = asked.merchant_id
-        AND attempts.started_at >= asked.failing_since - interval '10 minutes'
-        AND attempts.outcome <> 'delivered'
-    ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-    LIMIT 1
-) AS failure ON true
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT
-        FROM webhook.console_owed AS owed
-        WHERE
-            (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
-            AND owed.merchant_id <= asked.merchant_id COLLATE "C"
-            AND owed.due_at IS NOT NULL
-        ORDER BY owed.merchant_id, owed.seq
-        LIMIT $4
-    ) AS counted
-) AS retries;
-
 -- name: show_failed_of
 -- Count what failed of these merchants since an instant, among the latest of all failed deliveries.
 -- $1 session bytea
@@ -382,45 +199,25 @@ CROSS JOIN LATERAL (
 SELECT clock_timestamp() AS now FROM webhook.console_reader($1) AS me WHERE me.name IS NOT NULL;
 
 -- name: show_merchant
--- Read one merchant: its endpoint without the secret, its lane, what waits, and who paused it.
+-- Read one merchant's endpoint, without the secret, and what concerns it.
 -- $1 session bytea
 -- $2 merchant_id text
--- $3 count_limit bigint
--- $4 within interval; attempts that count
--- $5 out_of bigint; of these, the latest
--- row: now timestamptz, merchant_id text, url text, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz, previous_secret_until timestamptz, endpoint_removed_at timestamptz, is_paused boolean,
---   paused_at timestamptz, paused_by text, everything_is_paused boolean, last_success_at timestamptz,
---   failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz,
---   attempted bigint, attempts_failed bigint, waiting bigint, waiting_for_retry bigint, oldest_waiting_at timestamptz
+-- row: now timestamptz, url text, created_at timestamptz, updated_at timestamptz, secret_created_at timestamptz,
+--   previous_secret_until timestamptz, endpoint_removed_at timestamptz, everything_is_paused boolean
 -- order: one row
 -- none: it never had an endpoint or an event, or the session is over
 SELECT
     clock_timestamp() AS now,
-    lane.merchant_id::text AS merchant_id,
     endpoint.url,
     endpoint.created_at,
     endpoint.updated_at,
     endpoint.secret_created_at,
     CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_until END AS previous_secret_until,
     lane.endpoint_removed_at,
-    lane.paused AS is_paused,
-    pause.handled_at AS paused_at,
-    pause.requested_by AS paused_by,
-    (SELECT console_state.paused FROM webhook.console_state LIMIT 1) AS everything_is_paused,
-    lane.last_success_at,
-    lane.failing_since,
-    lane.failures_in_a_row,
-    lane.suspended_at,
-    CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
-    lately.attempted,
-    lately.failed AS attempts_failed,
-    waiting.events AS waiting,
-    retries.events AS waiting_for_retry,
-    head.created_at AS oldest_waiting_at
+    (SELECT console_state.paused FROM webhook.console_state LIMIT 1) AS everything_is_paused
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT lanes.*
+    SELECT lanes.merchant_id, lanes.endpoint_removed_at
     FROM webhook.console_lanes AS lanes
     WHERE me.name IS NOT NULL AND lanes.merchant_id = $2
     LIMIT 1
@@ -430,66 +227,7 @@ LEFT JOIN LATERAL (
     FROM webhook.console_endpoints AS endpoints
     WHERE endpoints.merchant_id = lane.merchant_id
     LIMIT 1
-) AS endpoint ON true
-LEFT JOIN LATERAL (
-    SELECT commands.command, commands.requested_by, commands.handled_at
-    FROM webhook.console_commands AS commands
-    WHERE
-        lane.paused
-        AND left(coalesce(commands.merchant_id, ''), 128) = lane.merchant_id
-        AND commands.command IN ('pause', 'resume')
-        AND commands.status = 'done'
-    ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
-    LIMIT 1
-) AS pause ON pause.command = 'pause'
-LEFT JOIN LATERAL (
-    SELECT owed.created_at
-    FROM webhook.console_owed AS owed
-    WHERE
-        (owed.merchant_id, owed.seq) > (lane.merchant_id, 0)
-        AND owed.merchant_id <= lane.merchant_id
-        AND owed.due_at IS NULL
-    ORDER BY owed.merchant_id, owed.seq
-    LIMIT 1
-) AS head ON true
-CROSS JOIN LATERAL (
-    SELECT
-        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
-        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
-    FROM (
-        SELECT attempts.outcome
-        FROM webhook.console_attempts AS attempts
-        WHERE attempts.merchant_id = lane.merchant_id AND attempts.started_at >= statement_timestamp() - $4::interval
-        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-        LIMIT $5
-    ) AS tried
-) AS lately
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT
-        FROM webhook.console_owed AS owed
-        WHERE
-            (owed.merchant_id, owed.seq) > (lane.merchant_id, 0)
-            AND owed.merchant_id <= lane.merchant_id
-            AND owed.due_at IS NULL
-        ORDER BY owed.merchant_id, owed.seq
-        LIMIT $3
-    ) AS counted
-) AS waiting
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT
-        FROM webhook.console_owed AS owed
-        WHERE
-            (owed.merchant_id, owed.seq) > (lane.merchant_id, 0)
-            AND owed.merchant_id <= lane.merchant_id
-            AND owed.due_at IS NOT NULL
-        ORDER BY owed.merchant_id, owed.seq
-        LIMIT $3
-    ) AS counted
-) AS retries;
+) AS endpoint ON true;
 
 -- name: show_latest_attempts
 -- Read the latest attempts at one merchant.

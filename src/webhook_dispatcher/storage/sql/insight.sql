@@ -243,148 +243,38 @@ FROM (
     WHERE control.status = 'pending'
 ) AS waiting;
 
--- name: list_whoever_failed
--- List merchants of which an attempt failed lately, or the latest before, with how their latest attempts ended: whether
--- that is too many is for domain.thresholds to say.
--- $1 within interval; attempts that count
--- $2 out_of bigint; of these, the latest
--- $3 most bigint
--- row: merchant_id text, failing_since timestamptz, failures_in_a_row integer, attempted bigint, failed bigint
--- order: by failing_since; last those that have accepted the latest
-SELECT page.merchant_id, page.failing_since, page.failures_in_a_row, lately.attempted, lately.failed
-FROM (
-    SELECT lanes.merchant_id, lanes.failing_since, lanes.failures_in_a_row
-    FROM webhook.lanes
-    WHERE lanes.failing_since IS NOT NULL OR lanes.last_failure_at >= statement_timestamp() - $1::interval
-    ORDER BY lanes.failing_since, lanes.merchant_id
-    LIMIT $3
-) AS page
-CROSS JOIN LATERAL (
-    SELECT
-        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
-        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
-    FROM (
-        SELECT attempts.outcome
-        FROM webhook.attempts
-        WHERE attempts.merchant_id = page.merchant_id AND attempts.started_at >= statement_timestamp() - $1::interval
-        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-        LIMIT $2
-    ) AS tried
-) AS lately
-ORDER BY page.failing_since, page.merchant_id;
-
--- name: list_merchants
--- List merchants and how they fare: those that fail first, then those whose events wait the longest.
+-- name: find_merchants
+-- Find merchants: those that fail first, then those whose events wait the longest.
 -- $1 merchants text[]; null: all
 -- $2 behind_since timestamptz
 -- $3 only_paused boolean
--- $4 count_limit bigint
--- $5 most bigint
--- $6 within interval; attempts that count
--- $7 out_of bigint; of these, the latest
--- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
---   failures_in_a_row integer, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
---   oldest_waiting_at timestamptz, attempted bigint, attempts_failed bigint, paused_at timestamptz, paused_by text,
---   failed_at timestamptz, failed_outcome text, failed_status integer, failed_reason text, waiting bigint,
---   waiting_for_retry bigint
--- order: by failing_since, then by oldest_waiting_at
+-- $4 most bigint
+-- row: merchant_id text
+-- order: by failing_since, then by what waits longest
 -- none: none matches; where behind_since is null, those that are not behind match too
-SELECT
-    listed.*,
-    lately.attempted,
-    lately.failed AS attempts_failed,
-    pause.handled_at AS paused_at,
-    pause.requested_by AS paused_by,
-    failure.started_at AS failed_at,
-    failure.outcome::text AS failed_outcome,
-    failure.status::integer AS failed_status,
-    failure.reason AS failed_reason,
-    waiting.events AS waiting,
-    retries.events AS waiting_for_retry
+SELECT known.merchant_id
 FROM (
-    SELECT
-        known.merchant_id,
-        endpoint.merchant_id IS NOT NULL AS has_endpoint,
-        coalesce(lane.paused, false) AS is_paused,
-        lane.failing_since,
-        coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
-        lane.last_success_at,
-        lane.suspended_at,
-        CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
-        head.created_at AS oldest_waiting_at
-    FROM (
-        SELECT endpoint.merchant_id FROM webhook.endpoint
-        UNION
-        SELECT lanes.merchant_id FROM webhook.lanes
-    ) AS known
-    LEFT JOIN LATERAL (
-        SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = known.merchant_id LIMIT 1
-    ) AS endpoint ON true
-    LEFT JOIN LATERAL (SELECT * FROM webhook.lanes WHERE lanes.merchant_id = known.merchant_id LIMIT 1) AS lane ON true
-    LEFT JOIN LATERAL (
-        SELECT owed.created_at
-        FROM webhook.owed
-        -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
-        WHERE
-            (owed.merchant_id, owed.seq) > (known.merchant_id, 0)
-            AND owed.merchant_id <= known.merchant_id
-            AND owed.due_at IS NULL
-        ORDER BY owed.merchant_id, owed.seq
-        LIMIT 1
-    ) AS head ON true
-    WHERE
-        ($1::text[] IS NULL OR known.merchant_id = ANY($1))
-        AND ($2::timestamptz IS NULL OR head.created_at < $2)
-        AND (NOT $3 OR coalesce(lane.paused, false))
-    ORDER BY lane.failing_since, head.created_at, known.merchant_id
-    LIMIT $5
-) AS listed
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NULL LIMIT $4
-    ) AS counted
-) AS waiting
-CROSS JOIN LATERAL (
-    SELECT count(*) AS events
-    FROM (
-        SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NOT NULL LIMIT $4
-    ) AS counted
-) AS retries
-CROSS JOIN LATERAL (
-    SELECT
-        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
-        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
-    FROM (
-        SELECT attempts.outcome
-        FROM webhook.attempts
-        WHERE attempts.merchant_id = listed.merchant_id AND attempts.started_at >= statement_timestamp() - $6::interval
-        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-        LIMIT $7
-    ) AS tried
-) AS lately
--- The latest failure: it began before failing_since at most by as long as an attempt takes.
+    SELECT endpoint.merchant_id FROM webhook.endpoint
+    UNION
+    SELECT lanes.merchant_id FROM webhook.lanes
+) AS known
 LEFT JOIN LATERAL (
-    SELECT attempts.started_at, attempts.outcome, attempts.status, attempts.reason
-    FROM webhook.attempts
-    WHERE
-        (listed.failing_since IS NOT NULL OR lately.failed > 0)
-        AND attempts.merchant_id = listed.merchant_id
-        AND attempts.started_at
-        >= coalesce(listed.failing_since - interval '10 minutes', statement_timestamp() - $6::interval)
-        AND attempts.outcome <> 'delivered'
-    ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
-    LIMIT 1
-) AS failure ON true
+    SELECT lanes.paused, lanes.failing_since FROM webhook.lanes WHERE lanes.merchant_id = known.merchant_id LIMIT 1
+) AS lane ON true
 LEFT JOIN LATERAL (
-    SELECT control.command, control.requested_by, control.handled_at
-    FROM webhook.control
+    SELECT owed.created_at
+    FROM webhook.owed
+    -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
     WHERE
-        listed.is_paused
-        AND left(coalesce(control.merchant_id, ''), 128) = listed.merchant_id
-        AND control.command IN ('pause', 'resume')
-        AND control.status = 'done'
-    ORDER BY left(coalesce(control.merchant_id, ''), 128) DESC, control.id DESC
+        (owed.merchant_id, owed.seq) > (known.merchant_id, 0)
+        AND owed.merchant_id <= known.merchant_id
+        AND owed.due_at IS NULL
+    ORDER BY owed.merchant_id, owed.seq
     LIMIT 1
-) AS pause ON pause.command = 'pause'
-ORDER BY listed.failing_since, listed.oldest_waiting_at, listed.merchant_id;
+) AS head ON true
+WHERE
+    ($1::text[] IS NULL OR known.merchant_id = ANY($1))
+    AND ($2::timestamptz IS NULL OR head.created_at < $2)
+    AND (NOT $3 OR coalesce(lane.paused, false))
+ORDER BY lane.failing_since, head.created_at, known.merchant_id
+LIMIT $4;

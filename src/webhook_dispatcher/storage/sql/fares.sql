@@ -1,0 +1,185 @@
+-- How merchants fare, for `merchants`, `status` and for who signed in to the console (storage/statements.py, `Role`).
+
+-- name: find_whoever_failed
+-- List merchants of which an attempt failed lately, or the latest before, and those that are suspended, with how their
+-- latest attempts ended: whether that is too many is for domain.thresholds to say. No index knows who failed lately: all
+-- lanes are looked at, up to a limit.
+-- $1 reader bytea
+-- $2 place_at timestamptz
+-- $3 after text; the merchants of that instant up to this one are left out
+-- $4 first text; what ids begin with
+-- $5 with_suspended boolean
+-- $6 within interval; attempts that count
+-- $7 out_of bigint; of these, the latest
+-- $8 lanes_looked_at bigint
+-- $9 most bigint
+-- row: merchant_id text, failing_since timestamptz, failures_in_a_row integer, is_suspended boolean, place_at timestamptz,
+--   attempted bigint, attempts_failed bigint, is_complete boolean
+-- order: by place_at (failing_since; the suspension of one that is suspended without failing; last of all, who accepted the
+--   latest) and merchant_id; is_complete: there are no more lanes
+-- none: there are no more, or the session is over
+SELECT
+    page.merchant_id, page.failing_since, page.failures_in_a_row, page.is_suspended, page.place_at, lately.attempted,
+    lately.failed AS attempts_failed, page.is_complete
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    WITH looked AS MATERIALIZED (
+        SELECT
+            lanes.merchant_id, lanes.failing_since, lanes.failures_in_a_row, lanes.suspended_at, lanes.last_failure_at,
+            coalesce(lanes.failing_since, lanes.suspended_at, '2100-01-01 00:00:00+00') AS place_at
+        FROM role.lanes AS lanes
+        WHERE role.may_read
+        LIMIT $8
+    )
+    SELECT
+        looked.merchant_id, looked.failing_since, looked.failures_in_a_row, looked.suspended_at IS NOT NULL AS is_suspended,
+        looked.place_at, (SELECT count(*) FROM looked) < $8 AS is_complete
+    FROM looked
+    WHERE
+        (
+            num_nonnulls(looked.failing_since, looked.suspended_at) > 0
+            OR looked.last_failure_at >= statement_timestamp() - $6::interval
+        )
+        AND ($5 OR looked.suspended_at IS NULL)
+        AND (looked.place_at, looked.merchant_id) > ($2, $3::text COLLATE "C")
+        AND starts_with(looked.merchant_id, $4)
+    ORDER BY looked.place_at, looked.merchant_id
+    LIMIT $9
+) AS page
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM role.attempts AS attempts
+        WHERE attempts.merchant_id = page.merchant_id AND attempts.started_at >= statement_timestamp() - $6::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $7
+    ) AS tried
+) AS lately
+ORDER BY page.place_at, page.merchant_id;
+
+-- name: read_fares
+-- Say how these merchants fare.
+-- $1 reader bytea
+-- $2 merchants text[]
+-- $3 count_limit bigint
+-- $4 within interval; attempts that count
+-- $5 out_of bigint; of these, the latest
+-- $6 in_full boolean; else waiting_for_retry is 0, and what failed latest is null
+-- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz, failures_in_a_row integer,
+--   last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, oldest_waiting_at timestamptz,
+--   waiting bigint, waiting_for_retry bigint, attempted bigint, attempts_failed bigint, paused_at timestamptz, paused_by text,
+--   failed_event_id uuid, failed_at timestamptz, failed_outcome text, failed_status integer, failed_reason text
+-- order: none
+-- none: none was asked for, or the session is over
+SELECT
+    asked.merchant_id,
+    endpoint.merchant_id IS NOT NULL AS has_endpoint,
+    coalesce(lane.paused, false) AS is_paused,
+    lane.failing_since,
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
+    lane.last_success_at,
+    lane.suspended_at,
+    CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
+    head.created_at AS oldest_waiting_at,
+    waiting.events AS waiting,
+    retries.events AS waiting_for_retry,
+    lately.attempted,
+    lately.failed AS attempts_failed,
+    pause.handled_at AS paused_at,
+    pause.requested_by AS paused_by,
+    failure.event_id AS failed_event_id,
+    failure.started_at AS failed_at,
+    failure.outcome::text AS failed_outcome,
+    failure.status::integer AS failed_status,
+    failure.reason AS failed_reason
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    SELECT entry.merchant_id FROM unnest($2::text[]) AS entry (merchant_id) WHERE role.may_read OFFSET 0
+) AS asked
+LEFT JOIN LATERAL (
+    SELECT lanes.* FROM role.lanes AS lanes WHERE lanes.merchant_id = asked.merchant_id LIMIT 1
+) AS lane ON true
+LEFT JOIN LATERAL (
+    SELECT endpoints.merchant_id
+    FROM role.endpoints AS endpoints
+    WHERE endpoints.merchant_id = asked.merchant_id
+    LIMIT 1
+) AS endpoint ON true
+LEFT JOIN LATERAL (
+    SELECT owed.created_at
+    FROM role.owed AS owed
+    -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
+    WHERE
+        (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
+        AND owed.merchant_id <= asked.merchant_id COLLATE "C"
+        AND owed.due_at IS NULL
+    ORDER BY owed.merchant_id, owed.seq
+    LIMIT 1
+) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM role.attempts AS attempts
+        WHERE attempts.merchant_id = asked.merchant_id AND attempts.started_at >= statement_timestamp() - $4::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $5
+    ) AS tried
+) AS lately
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM role.owed AS owed
+        WHERE
+            (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
+            AND owed.merchant_id <= asked.merchant_id COLLATE "C"
+            AND owed.due_at IS NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT $3
+    ) AS counted
+) AS waiting
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM role.owed AS owed
+        WHERE
+            $6
+            AND (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
+            AND owed.merchant_id <= asked.merchant_id COLLATE "C"
+            AND owed.due_at IS NOT NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT $3
+    ) AS counted
+) AS retries
+LEFT JOIN LATERAL (
+    SELECT commands.command, commands.requested_by, commands.handled_at
+    FROM role.commands AS commands
+    WHERE
+        lane.paused
+        AND left(coalesce(commands.merchant_id, ''), 128) = asked.merchant_id
+        AND commands.command IN ('pause', 'resume')
+        AND commands.status = 'done'
+    ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
+    LIMIT 1
+) AS pause ON pause.command = 'pause'
+-- The latest failure: it began before failing_since at most by as long as an attempt takes.
+LEFT JOIN LATERAL (
+    SELECT attempts.event_id, attempts.started_at, attempts.outcome, attempts.status, attempts.reason
+    FROM role.attempts AS attempts
+    WHERE
+        $6
+        AND (lane.failing_since IS NOT NULL OR lately.failed > 0)
+        AND attempts.merchant_id = asked.merchant_id
+        AND attempts.started_at
+        >= coalesce(lane.failing_since - interval '10 minutes', statement_timestamp() - $4::interval)
+        AND attempts.outcome <> 'delivered'
+    ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+    LIMIT 1
+) AS failure ON true;
