@@ -23,7 +23,7 @@ from webhook_dispatcher.storage.previews import Preview
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 DELIVERY = DeliveryView(
     EVENT, 7, "m1", "charge.created", NOW, "failed", "exhausted", 8, None, 500, "status",
-    NOW + timedelta(days=1),
+    NOW + timedelta(days=1), None,
 )  # fmt: skip
 SOME = Preview(5, False, {"failed": 3, "delivered": 2}, {"m1": 5}, 0)
 ASKED = ControlView(12, "retry", CommandStatus.PENDING, None, None, None, None)

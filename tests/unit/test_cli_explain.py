@@ -283,7 +283,19 @@ def test_merchants_that_cannot_be(text: str) -> None:
 
 def test_deliveries_have_a_line_of_80_columns_each_with_the_events_id_whole() -> None:
     view = DeliveryView(
-        EVENT, 7, "merchant-1", "charge.created", NOW, "pending_retry", None, 3, NOW, None, "timeout", None
+        EVENT,
+        7,
+        "merchant-1",
+        "charge.created",
+        NOW,
+        "pending_retry",
+        None,
+        3,
+        NOW,
+        None,
+        "timeout",
+        None,
+        None,
     )
     head, line = list_lines([view], None)
     assert line == f"11-20 08:15:30 {EVENT} retry     3 timeout merchant-1"

@@ -30,7 +30,7 @@ def delivery(event: Written, **changes: Any) -> DeliveryView:
     view = DeliveryView(
         event_id=event.id, seq=event.seq, merchant_id=event.merchant_id, type=event.type, created_at=NOW,
         state=State.DELIVERED, failed_reason=None, attempts=1, next_attempt_at=None, last_status=200,
-        last_outcome="delivered", finished_at=NOW,
+        last_outcome="delivered", finished_at=NOW, charge_id=None,
     )  # fmt: skip
     return dataclasses.replace(view, **changes)
 

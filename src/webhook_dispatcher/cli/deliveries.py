@@ -99,11 +99,15 @@ def list_(
 
     found = session_of(context, shard).work(find)
     if as_json:
-        print_json(found)
+        print_json(list(map(_columns, found)))
         return
     width = get_terminal_size().columns if sys.stdout.isatty() else None
     for line in list_lines(found, width):
         typer.echo(line)
+
+
+def _columns(delivery: DeliveryView) -> dict[str, object]:
+    return {column: getattr(delivery, column) for column in SHOW_COLUMNS}
 
 
 def list_lines(found: Sequence[DeliveryView], width: int | None) -> Iterator[str]:
@@ -142,9 +146,9 @@ def show(
     if not found:
         raise UserError(f"there is no delivery of event {event}")
     if as_json:
-        print_json({"delivery": found[0], "attempts": attempts})
+        print_json({"delivery": _columns(found[0]), "attempts": attempts})
         return
-    print_facts((column, getattr(found[0], column)) for column in SHOW_COLUMNS)
+    print_facts(_columns(found[0]).items())
     if attempts:
         _print_attempts(attempts)
 

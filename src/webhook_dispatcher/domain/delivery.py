@@ -15,7 +15,10 @@ MAX_AHEAD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DeliveryView:
-    """A delivery as shown to people: a row of webhook.deliveries without its payload."""
+    """A delivery as shown to people, without its payload.
+
+    charge_id: None where its object names none, and in lists that leave it out.
+    """
 
     event_id: UUID
     seq: int
@@ -29,6 +32,7 @@ class DeliveryView:
     last_status: int | None
     last_outcome: str | None
     finished_at: datetime | None
+    charge_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,6 @@ class DeliveryFacts(DeliveryView):
         schedule's next is due.
     """
 
-    charge_id: str | None
     due_at: datetime | None
     is_claimed: bool
     trigger: str | None

@@ -311,7 +311,7 @@ class Administration:
             wanted.outcome,
             wanted.oldest_first,
         )
-        return [DeliveryView(**row) for row in rows]
+        return [DeliveryView(**row, charge_id=None) for row in rows]
 
     async def list_attempts(self, event_id: UUID) -> list[AttemptView]:
         """Return the attempts of an event in order of time, with excerpts for who may read these."""

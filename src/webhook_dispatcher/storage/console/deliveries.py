@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.event import EVENT_TYPES, State
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.api.charges import is_possible
@@ -79,25 +80,6 @@ class DeliveryFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryRow:
-    """One delivery in a list. charge_id: None where its object names none."""
-
-    event_id: UUID
-    seq: int
-    merchant_id: str
-    type: str
-    charge_id: str | None
-    created_at: datetime
-    state: str
-    failed_reason: str | None
-    attempts: int
-    next_attempt_at: datetime | None
-    last_status: int | None
-    last_outcome: str | None
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryPage:
     """Some deliveries, the newest first.
 
@@ -107,7 +89,7 @@ class DeliveryPage:
     is_unindexed: a charge was asked for, and this installation does not index charges.
     """
 
-    deliveries: Sequence[DeliveryRow]
+    deliveries: Sequence[DeliveryView]
     next: str | None = None
     looked_back_to: datetime | None = None
     is_unindexed: bool = False
@@ -214,11 +196,11 @@ def _page(rows: Sequence[Mapping[str, Any]], limit: int, is_by_end: bool) -> Del
     )
 
 
-def _delivery(row: Mapping[str, Any]) -> DeliveryRow:
-    return DeliveryRow(**{name: value for name, value in row.items() if not name.startswith("is_")})
+def _delivery(row: Mapping[str, Any]) -> DeliveryView:
+    return DeliveryView(**{name: value for name, value in row.items() if not name.startswith("is_")})
 
 
-def _written(delivery: DeliveryRow, is_by_end: bool) -> str:
+def _written(delivery: DeliveryView, is_by_end: bool) -> str:
     """Write the place behind a delivery."""
     if not is_by_end or delivery.finished_at is None:
         return positions.write(delivery.seq)

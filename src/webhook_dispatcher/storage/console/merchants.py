@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import positions
@@ -103,18 +104,11 @@ class ApiKeyPage:
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MerchantAttempt:
-    """One of the latest attempts at a merchant. reason: for operators' eyes. type: None where it is gone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MerchantAttempt(AttemptView):
+    """One of the latest attempts at a merchant. type: None where the delivery is gone."""
 
     event_id: UUID
-    attempt: int
-    trigger: str
-    started_at: datetime
-    duration_ms: int
-    status: int | None
-    outcome: str
-    reason: str | None
     type: str | None
     charge_id: str | None
 

@@ -19,16 +19,16 @@
 -- $5 since timestamptz
 -- $6 until timestamptz
 -- $7 most bigint
--- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
---   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT page.*
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        numbered.event_id, numbered.seq, numbered.type, numbered.created_at, numbered.state, numbered.failed_reason,
-        numbered.attempts, numbered.next_attempt_at, numbered.last_status, numbered.last_outcome,
+        numbered.event_id, numbered.seq, numbered.merchant_id, numbered.type, numbered.created_at, numbered.state,
+        numbered.failed_reason, numbered.attempts, numbered.next_attempt_at, numbered.last_status, numbered.last_outcome,
         numbered.finished_at, judged.is_match,
         numbered.number = 1000 AS is_last_examined
     FROM (
@@ -106,17 +106,17 @@ ORDER BY page.seq DESC;
 -- $4 since timestamptz
 -- $5 until timestamptz
 -- $6 most bigint
--- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
---   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT page.*
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        numbered.event_id, numbered.seq, numbered.type, numbered.created_at, 'failed' AS state, numbered.failed_reason,
-        numbered.attempts, NULL::timestamptz AS next_attempt_at, numbered.last_status, numbered.last_outcome,
-        numbered.finished_at, judged.is_match,
+        numbered.event_id, numbered.seq, numbered.merchant_id, numbered.type, numbered.created_at, 'failed' AS state,
+        numbered.failed_reason, numbered.attempts, NULL::timestamptz AS next_attempt_at, numbered.last_status,
+        numbered.last_outcome, numbered.finished_at, judged.is_match,
         numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT
@@ -152,8 +152,8 @@ ORDER BY page.seq DESC;
 -- $6 until timestamptz
 -- $7 charge_id text
 -- $8 most bigint
--- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
---   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, the token is not live, or charges are not indexed
 SELECT page.*
@@ -162,7 +162,7 @@ CROSS JOIN LATERAL (
     SELECT known.*, true AS is_match, false AS is_last_examined
     FROM (
         SELECT
-            event_id, seq, type, created_at,
+            event_id, seq, merchant_id, type, created_at,
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
@@ -174,7 +174,7 @@ CROSS JOIN LATERAL (
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT
-            event_id, seq, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
+            event_id, seq, merchant_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
             attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
             last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
         FROM webhook.own_finished
@@ -197,21 +197,21 @@ ORDER BY page.seq DESC;
 -- Read one delivery with its payload: of an id that was used again, the latest.
 -- $1 token bytea
 -- $2 event_id uuid
--- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
---   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, object text
 -- none: not known, dropped with its day's log, another merchant's, or the token is not live
 SELECT delivery.*
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        known.event_id, known.seq, known.type, known.created_at, known.state::text AS state,
+        known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
         known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
         known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
         known.object::text AS object
     FROM (
         SELECT
-            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
+            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
             finished_at, object
         FROM webhook.own_deliveries
         WHERE event_id = $2 AND merchant_id = me.merchant_id
