@@ -450,7 +450,6 @@ QUESTIONS: Mapping[str, Question] = {
     "find_pause_of": Question((_uuid(LOGGED),)),
     "stop_command": Question(("1", "'somebody'")),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
-    "find_command": Question(("1",)),
     "list_dispatchers": Question((str(ASKED),), ASKED),
     "withdraw_command": Question((WAITING, "'somebody'")),
     "read_pause_of_everything": Question(()),
@@ -477,7 +476,6 @@ QUESTIONS: Mapping[str, Question] = {
     "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),
     "own_remove_endpoint": Question((OWNER,), 3),
     "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
-    "read_own_command": Question((OWNER, "1"), VIEWS),
     # administration
     "read_lock_capacity": Question((), 10),
     "list_long_transactions": Question(("'15 minutes'", "10"), 100),
@@ -490,6 +488,9 @@ QUESTIONS: Mapping[str, Question] = {
     "report_failing": Question(("'1 hour'", "500")),
     "report_recovered": Question(("500",)),
     "purge_unreported": Question(("'2 hours'",)),
+    # command
+    **_asked_by(COMMAND_LINE, "NULL", {"read_command": Question((WAITING,), 2)}),
+    **_asked_by(PARTNER_API, READER, {"read_command": Question((WAITING,), VIEWS)}),
     # attempts, delivery
     **_asked_by(COMMAND_LINE, "NULL", DELIVERY),
     **_asked_by(CONSOLE, SESSION, DELIVERY),
@@ -739,6 +740,8 @@ SUBJECTS: Sequence[tuple[str, Role | None]] = (
     ("attempts", PARTNER_API),
     ("delivery", COMMAND_LINE),
     ("delivery", CONSOLE),
+    ("command", COMMAND_LINE),
+    ("command", PARTNER_API),
     ("fares", COMMAND_LINE),
     ("fares", CONSOLE),
     ("keys", None),

@@ -179,7 +179,7 @@ class Named:
     id: int
 
 
-ENDPOINTS = load("api_endpoints")
+ENDPOINTS = {**load("api_endpoints"), **load("command", PARTNER_API)}
 BY_NAMES = {
     name: statement
     for name, statement in {**READS, **ENDPOINTS}.items()

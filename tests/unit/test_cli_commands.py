@@ -12,12 +12,11 @@ import pytest
 
 from tests.unit.fakes.administration import KEYS, NOW, FakeAdministration, session
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
+from webhook_dispatcher.domain.command import COMMANDS, CommandStatus, CommandView, ListedCommand
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage.administration import CommandView, ControlView
 from webhook_dispatcher.storage.previews import Preview
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
@@ -26,7 +25,7 @@ DELIVERY = DeliveryView(
     NOW + timedelta(days=1), None,
 )  # fmt: skip
 SOME = Preview(5, False, {"failed": 3, "delivered": 2}, {"m1": 5}, 0)
-ASKED = ControlView(12, "retry", CommandStatus.PENDING, None, None, None, None)
+ASKED = CommandView(12, "retry", None, NOW, CommandStatus.PENDING, None, None, None, None)
 RUNNING = replace(ASKED, status=CommandStatus.RUNNING, result={"matched": 5})
 DONE = replace(ASKED, status=CommandStatus.DONE, handled_at=NOW, result={"matched": 5, "retried": 5})
 
@@ -315,9 +314,9 @@ def test_a_command_that_somebody_else_withdraws_is_exit_1(shell: Shell) -> None:
 
 
 def test_commands_are_listed_with_what_came_of_them(database: FakeAdministration, shell: Shell) -> None:
-    done = CommandView(
-        *(3, NOW, "ana", "cancel", None, EVENT, CommandStatus.DONE, NOW, {"in_flight": True, "at": [1]}),
-        *(None, None),
+    done = ListedCommand(
+        *(3, "cancel", EVENT, NOW, CommandStatus.DONE, NOW, {"in_flight": True, "at": [1]}, None, None),
+        *("ana", None),
     )
     rejected = replace(
         done, id=2, merchant_id="m1", status=CommandStatus.REJECTED, error_code=-14002, error_message="no"

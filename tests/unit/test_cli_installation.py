@@ -9,9 +9,8 @@ from tests.unit.fakes.administration import NOW, FakeAdministration, session
 from tests.unit.test_cli_check import configured, problems
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
-from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
+from webhook_dispatcher.domain.command import COMMANDS, CommandStatus, CommandView
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.storage.administration import ControlView
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.previews import Preview
 
@@ -40,7 +39,9 @@ def test_changes_refuse_another_installation(line: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("line", CHANGES)
 @pytest.mark.parametrize("environ", [{}, {"WEBHOOK_INSTALLATION": "prod-eu1"}])
 def test_the_right_name_and_none_at_all_are_let_through(line: str, environ: dict[str, str]) -> None:
-    database = FakeAdministration([ControlView(12, "retry", CommandStatus.PENDING, None, None, None, None)])
+    database = FakeAdministration(
+        [CommandView(12, "retry", None, NOW, CommandStatus.PENDING, None, None, None, None)]
+    )
     assert main(shlex.split(line), session(database, **environ)) in (0, 1)
 
 

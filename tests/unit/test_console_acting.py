@@ -10,8 +10,8 @@ from webhook_dispatcher.console.reader import reader_of
 from webhook_dispatcher.storage.console.commands import CommandRow
 
 COMMAND = CommandRow(
-    7, NOW, "anna", "retry_failed", "m1", None, {}, "running", None, False, None,
-    {"matched": 500, "retried": 25}, None, None, True,
+    7, "retry_failed", None, NOW, "running", None, {"matched": 500, "retried": 25}, None, None, "anna", "m1",
+    {}, None, False, True,
 )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ CROSS JOIN LATERAL (SELECT seq FROM role.owed WHERE role.may_read OR audit.role 
 def test_a_shared_text_differs_in_who_asks_and_in_whose_views_are_read(
     role: Role, name: str, reader: str, condition: str
 ) -> None:
-    shared = parse(SHARED)["find"]
+    shared = parse_statements(SHARED)["find"]
     found = role.statement(shared)
     assert (found.name, found.header, found.columns) == (name, shared.header, shared.columns)
     assert reader in found.text

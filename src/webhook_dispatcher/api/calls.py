@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from webhook_dispatcher.api.card_attempts import CardAttempt
+from webhook_dispatcher.domain.command import CommandView
 from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.endpoints import OwnCommand, OwnEndpoint
+from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
 from webhook_dispatcher.storage.api.tokens import Bearer
 from webhook_dispatcher.web.clients import Address
 
@@ -153,7 +154,7 @@ class MerchantOperation(Row, Generic[T]):
     handler: Callable[["Request", T], Awaitable[Response | CommandAccepted]]
     _: KW_ONLY
     limit: Literal["key"] = "key"
-    outcome: Callable[[OwnCommand], bytes] | None = None
+    outcome: Callable[[CommandView], bytes] | None = None
 
 
 @dataclass(frozen=True)

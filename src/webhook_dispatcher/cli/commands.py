@@ -9,9 +9,9 @@ from webhook_dispatcher.cli.options import AsJson, MerchantFilter, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import operator, session_of
 from webhook_dispatcher.cli.words import at
-from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.domain.command import CommandStatus, ListedCommand
 from webhook_dispatcher.domain.errors import UserError
-from webhook_dispatcher.storage.administration import Administration, CommandView
+from webhook_dispatcher.storage.administration import Administration
 
 COLUMNS = ("id", "asked (UTC)", "by", "command", "merchant or event", "status", "what came of it")
 
@@ -32,7 +32,7 @@ def list_(
         print_table(COLUMNS, (_line(command) for command in found))
 
 
-def _line(command: CommandView) -> list[object]:
+def _line(command: ListedCommand) -> list[object]:
     return [
         command.id,
         at(command.created_at),
@@ -44,7 +44,7 @@ def _line(command: CommandView) -> list[object]:
     ]
 
 
-def _outcome(command: CommandView) -> str:
+def _outcome(command: ListedCommand) -> str:
     """Say in one cell what came of a command."""
     if command.error_message is not None:
         code = f" ({command.error_code})" if command.error_code is not None else ""
@@ -69,7 +69,7 @@ def withdraw(
 ) -> None:
     """Take back a command that no dispatcher has taken up yet."""
 
-    async def work(database: Administration) -> CommandStatus | None:
+    async def work(database: Administration) -> str | None:
         if await database.withdraw_command(command, requested_by or operator()):
             return None
         return (await database.find_command(command)).status

@@ -6,7 +6,6 @@ deadline, a command that nobody has taken up is withdrawn; one that is running g
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -30,11 +29,20 @@ from webhook_dispatcher.cli.options import (
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.retried import follow_attempt, look_before, tell_attempt
 from webhook_dispatcher.cli.session import CliContext, operator, session_of
-from webhook_dispatcher.domain.command import LONG_AGO, MAX_RETRIED, CommandName, CommandStatus, Recover
+from webhook_dispatcher.domain.command import (
+    LONG_AGO,
+    MAX_RETRIED,
+    CommandName,
+    CommandStatus,
+    CommandView,
+    Recover,
+)
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State, render_instant
-from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
+from webhook_dispatcher.storage.administration import Administration, ControlRequest
 
+TOLD = ("id", "command", "status", "handled_at", "result", "error_code", "error_message")
+"""What programs are told of a command that was given."""
 _ARGUMENT = re.compile(r"\bargs\.(\w+)")
 LOOK_SECONDS = 0.05
 """How long to wait between two looks at the command's row."""
@@ -75,11 +83,11 @@ def ask_retry(
         carry_out(session, request, deadline if wait else None, as_json)
         return
     view = _ask(session, request, deadline, CommandProgress())
-    if view.status is CommandStatus.REJECTED or not as_json:
+    if view.status == CommandStatus.REJECTED or not as_json:
         report(view, as_json)
     attempt = session.work(lambda database: follow_attempt(session, database, event, before, deadline))
     if as_json:
-        print_json({**asdict(view), "attempt": attempt})
+        print_json({**_told(view), "attempt": attempt})
     else:
         tell_attempt(attempt)
     if attempt.outcome != "delivered":
@@ -115,7 +123,7 @@ def ask_retry_failed(
 
     request = session.work(prepare)
     view = carry_out(session, request, deadline if wait else None, as_json)
-    if not as_json and view.status is CommandStatus.DONE and (view.result or {}).get("matched") == 0:
+    if not as_json and view.status == CommandStatus.DONE and (view.result or {}).get("matched") == 0:
         typer.echo(session.work(lambda database: _tell_waiting(database, request)))
 
 
@@ -207,7 +215,7 @@ class CommandProgress:
     def begin(self, command: str, command_id: int) -> None:
         """Learn that a command was asked for, and is waited for."""
 
-    def tell(self, view: ControlView) -> None:
+    def tell(self, view: CommandView) -> None:
         """Learn of a change."""
 
 
@@ -217,7 +225,7 @@ def carry_out(
     deadline: timedelta | None,
     as_json: bool,
     progress: CommandProgress | None = None,
-) -> ControlView:
+) -> CommandView:
     """Ask for a command, wait for its result unless deadline is None, and report it."""
     view = _ask(session, request, deadline, progress or CommandProgress())
     report(view, as_json)
@@ -226,7 +234,7 @@ def carry_out(
 
 def _ask(
     session: CliContext, request: ControlRequest, deadline: timedelta | None, progress: CommandProgress
-) -> ControlView:
+) -> CommandView:
     return session.change(lambda database: ask_on(database, session, request, deadline, progress))
 
 
@@ -236,7 +244,7 @@ async def ask_on(
     request: ControlRequest,
     deadline: timedelta | None,
     progress: CommandProgress,
-) -> ControlView:
+) -> CommandView:
     """Ask for a command, and wait until it is handled unless deadline is None."""
     command_id = await database.ask(request)
     if deadline is None:
@@ -252,11 +260,11 @@ async def _follow(
     deadline: timedelta,
     requested_by: str,
     progress: CommandProgress,
-) -> ControlView:
+) -> CommandView:
     """Wait until a command is handled; when nothing changes for too long it is withdrawn, or UserError."""
     view = await database.find_command(command_id)
     changed_at = session.monotonic()
-    while not view.status.is_final:
+    while not view.is_final:
         if session.monotonic() - changed_at >= deadline.total_seconds():
             await _give_up(database, view, deadline, requested_by)
             changed_at = session.monotonic()
@@ -269,41 +277,45 @@ async def _follow(
 
 
 async def _give_up(
-    database: Administration, view: ControlView, deadline: timedelta, requested_by: str
+    database: Administration, view: CommandView, deadline: timedelta, requested_by: str
 ) -> None:
     """Withdraw a command and raise UserError; return when it was taken up just now."""
     about = f"{view.command} (command {view.id})"
-    if view.status is not CommandStatus.PENDING:
+    if view.status != CommandStatus.PENDING:
         raise UserError(f"{about} is still running, without news; see `commands list`")
     if await database.withdraw_command(view.id, requested_by):
         waited = f"{deadline.total_seconds():g} s"
         raise UserError(f"{about} was withdrawn: no dispatcher took it up within {waited}: is one running?")
 
 
-def report(view: ControlView, as_json: bool) -> None:
+def report(view: CommandView, as_json: bool) -> None:
     """Show what became of a command; UserError when it was rejected."""
     if as_json:
-        print_json(view)
-    if view.status is CommandStatus.REJECTED:
+        print_json(_told(view))
+    if view.status == CommandStatus.REJECTED:
         code = f" ({view.error_code})" if view.error_code is not None else ""
         raise UserError(f"{view.command} (command {view.id}) was rejected: {_as_options(view)}{code}")
-    if view.status is CommandStatus.WITHDRAWN:
+    if view.status == CommandStatus.WITHDRAWN:
         raise UserError(f"{view.command} (command {view.id}) was {shown(view.error_message or view.status)}")
     if not as_json:
         facts = "".join(f", {name} {shown(value)}" for name, value in (view.result or {}).items())
         typer.echo(f"{view.command} (command {view.id}): {view.status}{facts}")
     if (
         view.command == CommandName.TEST_EVENT
-        and view.status is CommandStatus.DONE
+        and view.status == CommandStatus.DONE
         and _outcome(view) != "delivered"
     ):
         raise typer.Exit(1)
 
 
-def _as_options(view: ControlView) -> str:
+def _told(view: CommandView) -> dict[str, object]:
+    return {name: getattr(view, name) for name in TOLD}
+
+
+def _as_options(view: CommandView) -> str:
     """Write why a command was rejected; what SQL calls args.force is --force here."""
     return _ARGUMENT.sub(r"--\1", shown(view.error_message))
 
 
-def _outcome(view: ControlView) -> object:
+def _outcome(view: CommandView) -> object:
     return (view.result or {}).get("outcome")

@@ -38,13 +38,14 @@ from webhook_dispatcher.domain.command import (
     SENT_AGAIN,
     CommandName,
     CommandStatus,
+    CommandView,
     LeaveOut,
     Recover,
     Skip,
 )
 from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.domain.event import State, render_instant
-from webhook_dispatcher.storage.administration import Administration, ControlView
+from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, Preview
 
 NEWS_SECONDS = 1.0
@@ -302,9 +303,9 @@ def _included(what: LeaveOut, option: str, leave_out: Sequence[str]) -> str:
     return f"left out, {option} includes them" if what in leave_out else "included"
 
 
-def told_fewer(view: ControlView, counted: int) -> str | None:
+def told_fewer(view: CommandView, counted: int) -> str | None:
     """Say by how many fewer were sent again than had been counted, and why; None where none is missing."""
-    result, is_done = view.result or {}, view.status is CommandStatus.DONE
+    result, is_done = view.result or {}, view.status == CommandStatus.DONE
     if view.command != CommandName.RECOVER or not is_done or (done := result.get("recovered", 0)) >= counted:
         return None
     found = sum(result.get("matched", {}).values())
@@ -345,10 +346,10 @@ class News(CommandProgress):
         """Say what was asked for, and how it ends."""
         typer.echo(f"{command} is command {command_id}; `commands stop {command_id}` ends it")
 
-    def tell(self, view: ControlView) -> None:
+    def tell(self, view: CommandView) -> None:
         """Learn of a change."""
         now = self._session.monotonic()
-        if view.status.is_final or now - self._told_at < NEWS_SECONDS:
+        if view.is_final or now - self._told_at < NEWS_SECONDS:
             return
         self._told_at = now
         result = view.result or {}

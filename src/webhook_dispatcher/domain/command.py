@@ -73,11 +73,6 @@ class CommandStatus(StrEnum):
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
 
-    @property
-    def is_final(self) -> bool:
-        """Tell whether nothing more comes of the command."""
-        return self in HANDLED_STATUSES or self is CommandStatus.WITHDRAWN
-
 
 HANDLED_STATUSES = (CommandStatus.DONE, CommandStatus.REJECTED)
 """How a command ends that a dispatcher has taken up."""
@@ -114,6 +109,34 @@ class CommandFacts:
     status: str
     created_at: datetime
     handled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandView:
+    """What became of a command. result: also how far it has come, while it is running."""
+
+    id: int
+    command: str
+    event_id: UUID | None
+    created_at: datetime
+    status: str
+    handled_at: datetime | None
+    result: Mapping[str, Any] | None
+    error_code: int | None
+    error_message: str | None
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether it has ended. A state that only a newer version knows counts as an end."""
+        return self.status not in (CommandStatus.PENDING, CommandStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCommand(CommandView):
+    """A command in a list of everybody's. merchant_id: as the command names it."""
+
+    requested_by: str
+    merchant_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

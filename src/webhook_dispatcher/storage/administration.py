@@ -13,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
+from webhook_dispatcher.domain.command import CommandStatus, CommandView, ListedCommand, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
@@ -22,6 +22,7 @@ from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
+from webhook_dispatcher.storage.command import parsed, read_command
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.delivery import questions, read_answered_attempts, read_attempts
 from webhook_dispatcher.storage.pooler import is_behind_pooler
@@ -78,36 +79,6 @@ class ControlRequest:
     merchant_id: str | None = None
     event_id: UUID | None = None
     args: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ControlView:
-    """What became of a control command."""
-
-    id: int
-    command: str
-    status: CommandStatus
-    handled_at: datetime | None
-    result: dict[str, Any] | None
-    error_code: int | None
-    error_message: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class CommandView:
-    """A control command as shown in a list."""
-
-    id: int
-    created_at: datetime
-    requested_by: str
-    command: str
-    merchant_id: str | None
-    event_id: UUID | None
-    status: CommandStatus
-    handled_at: datetime | None
-    result: Any
-    error_code: int | None
-    error_message: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +167,7 @@ class Administration:
             **load("unreadable"),
             **load("previewing"),
             **questions(COMMAND_LINE),
+            **load("command", COMMAND_LINE),
         }
 
     async def check_schema(self) -> None:
@@ -334,24 +306,19 @@ class Administration:
         )
         return int(rows[0]["id"])
 
-    async def find_command(self, command_id: int) -> ControlView:
+    async def find_command(self, command_id: int) -> CommandView:
         """Return what became of a control command."""
-        rows = await self._rows("find_command", command_id)
-        if not rows:
+        found = await read_command(self._shared, command_id)
+        if found is None:
             raise UserError(f"there is no command {command_id}")
-        row = rows[0]
-        status, result = CommandStatus(row["status"]), _json(row["result"])
-        return ControlView(**{**row, "status": status, "result": result})
+        return found
 
     async def list_commands(
         self, merchant_id: str | None, status: CommandStatus | None, limit: int
-    ) -> list[CommandView]:
+    ) -> list[ListedCommand]:
         """Return matching commands, the newest first."""
         rows = await self._rows("list_commands", merchant_id, status, limit)
-        return [
-            CommandView(**{**row, "status": CommandStatus(row["status"]), "result": _json(row["result"])})
-            for row in rows
-        ]
+        return [ListedCommand(**parsed(row, "result")) for row in rows]
 
     async def withdraw_command(self, command_id: int, withdrawn_by: str) -> bool:
         """Take back a command; False when it was taken up, or withdrawn, before, or there is none."""
@@ -516,10 +483,6 @@ class Administration:
         with translated():
             rows: Sequence[Any] = await self.connection.fetch(self._statements[name].text, *arguments)
         return rows
-
-
-def _json(text: str | None) -> Any:
-    return json.loads(text) if text else None
 
 
 def _stored(row: Any, previous_is_over: bool = False) -> StoredSecrets:

@@ -1,9 +1,9 @@
 """One delivery, its attempts and what stands around it: attempts.sql and delivery.sql, for whoever asks."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import CommandFacts
@@ -20,7 +20,7 @@ from webhook_dispatcher.domain.delivery import (
     was_sent_in_order,
 )
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.statements import Role, Statement, load
+from webhook_dispatcher.storage.statements import Ask, Role, Statement, load
 
 MAX_ATTEMPTS = 100
 MAX_NEIGHBOURS = 50
@@ -29,8 +29,6 @@ BEFORE = timedelta(hours=1)
 """How long before an event was written the attempt may have begun that it waited for."""
 LATEST = 5
 T = TypeVar("T")
-Ask = Callable[..., Awaitable[Sequence[Any]]]
-"""Asks a statement as somebody: by its name, and with what comes behind its first parameter."""
 
 
 def questions(role: Role) -> Mapping[str, Statement]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from webhook_dispatcher.domain.command import LONG_AGO
 from webhook_dispatcher.domain.thresholds import FAILING_OUT_OF, FAILING_WITHIN, is_failing
-from webhook_dispatcher.storage.delivery import Ask
+from webhook_dispatcher.storage.statements import Ask
 
 
 async def find_whoever_failed(

@@ -20,10 +20,10 @@ from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage import lost
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.connection import translated
-from webhook_dispatcher.storage.delivery import Ask, DeliveryReader, questions
+from webhook_dispatcher.storage.delivery import DeliveryReader, questions
 from webhook_dispatcher.storage.fares import fails, find_whoever_failed, read_fares
 from webhook_dispatcher.storage.lost import Lost, LostEvent
-from webhook_dispatcher.storage.statements import COMMAND_LINE, load
+from webhook_dispatcher.storage.statements import COMMAND_LINE, Ask, load
 
 MAX_COUNTED = 100_000
 """Up to here what is owed, and what was attempted, is counted; above, it is called more."""

@@ -16,15 +16,20 @@ who asks: a session, a token, or null at the command line.
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from types import MappingProxyType
+from typing import Any
 
 _NAME = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
 _PARAMETER = re.compile(r"\$(\d+) ([a-z][a-z0-9_]*) ((?:[^;,(]|\([^)]*\))+)(?:[;,].*)?")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",\s*(?![^()]*\))")
 _OF_ROLE = re.compile(r"\brole\.([a-z_]+)")
+
+
+Ask = Callable[..., Awaitable[Sequence[Any]]]
+"""Asks a shared statement as somebody: by its name, and with what comes behind its first parameter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from uuid import UUID
 from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from webhook_dispatcher.cli.session import CliContext
-from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
+from webhook_dispatcher.domain.command import CommandStatus, CommandView, ListedCommand, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
@@ -17,9 +17,7 @@ from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import (
     Administration,
-    CommandView,
     ControlRequest,
-    ControlView,
     DeliveryFilter,
     DispatcherFacts,
     LockCapacity,
@@ -52,7 +50,7 @@ class FakeAdministration(Administration):
     checks: what is kept of keys; a check is compared, and otherwise the secrets tell whether a key is right.
     """
 
-    def __init__(self, progress: Sequence[ControlView] = ()) -> None:
+    def __init__(self, progress: Sequence[CommandView] = ()) -> None:
         self.endpoints: dict[str, EndpointView] = {}
         self.sealed: dict[str, SealedSecret] = {}
         self.previous: dict[str, SealedSecret] = {}
@@ -75,7 +73,7 @@ class FakeAdministration(Administration):
         self.wanted: DeliveryFilter | None = None
         self.requests: list[ControlRequest] = []
         self.progress = list(progress)
-        self.commands: list[CommandView] = []
+        self.commands: list[ListedCommand] = []
         self.wanted_commands: tuple[str | None, CommandStatus | None, int] | None = None
         self.withdrawn: list[tuple[int, str]] = []
         self.can_withdraw = True
@@ -205,12 +203,12 @@ class FakeAdministration(Administration):
         self.requests.append(request)
         return 12
 
-    async def find_command(self, command_id: int) -> ControlView:
+    async def find_command(self, command_id: int) -> CommandView:
         return self.progress.pop(0) if len(self.progress) > 1 else self.progress[0]
 
     async def list_commands(
         self, merchant_id: str | None, status: CommandStatus | None, most: int
-    ) -> list[CommandView]:
+    ) -> list[ListedCommand]:
         self.wanted_commands = merchant_id, status, most
         return self.commands
 

@@ -31,11 +31,11 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.operations.models import Instant, public_reason, write
 from webhook_dispatcher.api.validation import Model, Nothing
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.command import CommandName, CommandStatus, CommandView
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.storage.api import held_rotation
 from webhook_dispatcher.storage.api.deliveries import Deliveries
-from webhook_dispatcher.storage.api.endpoints import CommandOutcome, Endpoints, NewCommand, OwnCommand
+from webhook_dispatcher.storage.api.endpoints import CommandOutcome, Endpoints, NewCommand
 
 PATIENCE_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 0.03
@@ -115,7 +115,7 @@ async def show(request: Request, _: Nothing) -> Response:
 async def response_of(
     caller: Caller,
     outcome: Response | CommandAccepted,
-    write_outcome: Callable[[OwnCommand], bytes] | None = None,
+    write_outcome: Callable[[CommandView], bytes] | None = None,
 ) -> Response:
     """Return the response, or where a command was given, wait for its outcome and respond with that.
 
@@ -134,10 +134,10 @@ async def response_of(
     return response._replace(headers={**response.headers, **outcome.headers}, language=outcome.language)
 
 
-def _refuse_unless_done(command: OwnCommand, accepted: CommandAccepted) -> None:
-    if command.status is CommandStatus.WITHDRAWN:
+def _refuse_unless_done(command: CommandView, accepted: CommandAccepted) -> None:
+    if command.status == CommandStatus.WITHDRAWN:
         raise ApiError(STATE_FORBIDS, headers=accepted.headers, language=accepted.language)
-    if command.status is CommandStatus.REJECTED:
+    if command.status == CommandStatus.REJECTED:
         code = _public_code(command)
         if code is None:
             _log.error(
@@ -146,7 +146,7 @@ def _refuse_unless_done(command: OwnCommand, accepted: CommandAccepted) -> None:
         raise ApiError(code or INTERNAL, headers=accepted.headers, language=accepted.language)
 
 
-async def _ended(caller: Caller, command_id: int, patience: float) -> OwnCommand:
+async def _ended(caller: Caller, command_id: int, patience: float) -> CommandView:
     """Return the command when it has ended, or as it is when that takes too long."""
     loop, pause = asyncio.get_running_loop(), FIRST_LOOK_SECONDS
     deadline = loop.time() + patience
@@ -178,7 +178,7 @@ async def when_held(caller: Caller, carry_out: Callable[[], Awaitable[T]]) -> T:
         ) from None
 
 
-async def _read(caller: Caller, command_id: int) -> OwnCommand | None:
+async def _read(caller: Caller, command_id: int) -> CommandView | None:
     command = await Endpoints(caller.database).command(caller.token, command_id)
     if command is None or command.result is None or "reason" not in command.result:
         return command
@@ -186,7 +186,7 @@ async def _read(caller: Caller, command_id: int) -> OwnCommand | None:
     return replace(command, result={**command.result, "reason": reason})
 
 
-def _public_code(command: OwnCommand) -> int | None:
+def _public_code(command: CommandView) -> int | None:
     """Return the code of a rejected command, if a merchant may be told it; any other is a fault of ours."""
     return command.error_code if command.error_code in COMMAND_CODES else None
 

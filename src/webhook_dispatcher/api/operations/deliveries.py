@@ -25,7 +25,7 @@ from webhook_dispatcher.api.operations.models import (
     write_list,
 )
 from webhook_dispatcher.api.validation import Model, Nothing
-from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.command import CommandName, CommandView
 from webhook_dispatcher.domain.event import EVENT_TYPES, KNOWN_TYPES, Event
 from webhook_dispatcher.storage.api.charges import ChargesNotIndexed
 from webhook_dispatcher.storage.api.deliveries import (
@@ -34,7 +34,7 @@ from webhook_dispatcher.storage.api.deliveries import (
     Deliveries,
     Filter,
 )
-from webhook_dispatcher.storage.api.endpoints import Endpoints, OwnCommand
+from webhook_dispatcher.storage.api.endpoints import Endpoints
 
 
 def _known(text: str) -> str:
@@ -185,7 +185,7 @@ async def retry_failed(request: Request, window: RetryWindow) -> CommandAccepted
     return unless_refused(command)
 
 
-def retried(command: OwnCommand) -> bytes:
+def retried(command: CommandView) -> bytes:
     """Say that a delivery is being attempted again."""
     in_flight = bool((command.result or {}).get("in_flight"))
     return write(Retried, event_id=command.event_id, in_flight=in_flight)

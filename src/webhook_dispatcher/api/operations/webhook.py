@@ -19,11 +19,10 @@ from webhook_dispatcher.api.catalogue import (
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.validation import Model, Nothing
-from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.command import CommandName, CommandView
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
 from webhook_dispatcher.storage.api.endpoints import (
     Endpoints,
-    OwnCommand,
     OwnEndpoint,
     PutOutcome,
     Removal,
@@ -187,13 +186,13 @@ async def resume(request: Request, _: Nothing) -> CommandAccepted:
     return await _give(request.caller, CommandName.RESUME)
 
 
-def tested(command: OwnCommand) -> bytes:
+def tested(command: CommandView) -> bytes:
     """Say what came of a test event."""
     result = command.result or {}
     return write(TestResult, **{name: result.get(name) for name in TestResult.model_fields})
 
 
-def paused(command: OwnCommand) -> bytes:
+def paused(command: CommandView) -> bytes:
     """Say whether events are kept back now."""
     return write(Paused, paused=command.command == CommandName.PAUSE)
 

@@ -1,7 +1,7 @@
 """One control command of each kind at work, as an operator would insert them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -10,13 +10,13 @@ from uuid import UUID
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.partner import Partner
 from webhook_dispatcher.cli.demo.stage import Stage
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.command import CommandName, CommandStatus, CommandView
 from webhook_dispatcher.domain.delivery import DeliveryView
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.producer import Written, write_one
-from webhook_dispatcher.storage.administration import ControlRequest, ControlView, DeliveryFilter
+from webhook_dispatcher.storage.administration import ControlRequest, DeliveryFilter
 
 PATIENCE = timedelta(seconds=20)
 UNTIL_FIRST_FAILURE = timedelta(seconds=120)
@@ -119,20 +119,20 @@ class Scenes:
 
     async def _ask(
         self, command: CommandName, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any
-    ) -> ControlView:
+    ) -> CommandView:
         """Insert a command and wait until it has been carried out."""
         number = await self._stage.admin.ask(ControlRequest(command, "demo", merchant_id, event_id, args))
-        views: list[ControlView] = []
+        views: list[CommandView] = []
 
         async def is_handled() -> bool:
             views.append(await self._stage.admin.find_command(number))
-            return views[-1].status.is_final
+            return views[-1].is_final
 
         about = str(merchant_id or event_id)
         await self._stage.until(is_handled, f"{command} {about} carried out", PATIENCE)
         done = views[-1]
         self._say(f"{command} {about}: {done.status} {json.dumps(done.result or {})}")
-        if done.status is not CommandStatus.DONE:
+        if done.status != CommandStatus.DONE:
             raise UserError(f"{command} {about} was rejected: {done.error_code} {done.error_message}")
         return done
 
@@ -162,6 +162,6 @@ class Scenes:
 
         await self._stage.until(has_become, f"event {event_id} is {state}", PATIENCE)
 
-    def _expect(self, result: dict[str, Any] | None, name: str, value: object) -> None:
+    def _expect(self, result: Mapping[str, Any] | None, name: str, value: object) -> None:
         if (result or {}).get(name) != value:
             raise UserError(f"expected {name} to be {value!r}: {result}")

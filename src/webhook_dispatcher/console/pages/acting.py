@@ -57,11 +57,6 @@ def wanted_number(text: str) -> int:
     return number
 
 
-def is_final(command: CommandRow) -> bool:
-    """Tell whether a command has ended. A state that only a newer version knows counts as an end."""
-    return command.status not in (CommandStatus.PENDING, CommandStatus.RUNNING)
-
-
 @dataclass(frozen=True, slots=True)
 class StatusBadge:
     """The status of a command, in a word of the reader's, and its colour."""
@@ -110,7 +105,7 @@ def progress_of(command: CommandRow) -> MassProgress | None:
         return MassProgress(done, matched_of(command))
     counted = (command.args or {}).get(COUNTED)
     total = max(done, counted) if isinstance(counted, int) and not isinstance(counted, bool) else None
-    return None if is_final(command) else MassProgress(done, total)
+    return None if command.is_final else MassProgress(done, total)
 
 
 def matched_of(command: CommandRow) -> int | None:

@@ -90,7 +90,7 @@ class DeliveryPages:
             raise HttpError(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
         explained = explanation.explain(story.facts, self.rules)
         delivery = story.facts.delivery
-        is_moving = (command is not None and not acting.is_final(command)) or _may_end_soon(story)
+        is_moving = (command is not None and not command.is_final) or _may_end_soon(story)
         facts = {
             "delivery": delivery,
             "why": [sentence(said, request.reader) for said in (*explained.why, *explained.following)],

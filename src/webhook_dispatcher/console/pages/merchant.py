@@ -126,7 +126,7 @@ class MerchantPages:
             "status_badge": acting.status_badge(command, request.reader) if command else None,
             "test_answer": _tested(command, request) if command else "",
             "test_event": event_id(str(result.get("event_id"))),
-            "is_moving": command is not None and not acting.is_final(command),
+            "is_moving": command is not None and not command.is_final,
             "here": with_query(path, {"command": command.id if command else None}),
             "api_keys": keys,
             "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],

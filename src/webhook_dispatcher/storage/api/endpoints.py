@@ -1,25 +1,26 @@
-"""A merchant's own endpoint, by its token: the statements of api_endpoints.sql, bound and mapped.
+"""A merchant's own endpoint and commands, by its token: api_endpoints.sql and command.sql, bound and mapped.
 
 No merchant's id is ever given: the database finds it by the token, again for each statement. What a merchant
 may be told comes back as a value; a StorageError says that the database did not do it.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.command import CommandName, CommandView
 from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database, ask, ask_own
 from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.command import read_command
+from webhook_dispatcher.storage.statements import PARTNER_API, load
 
-_STATEMENTS = load("api_endpoints")
+_STATEMENTS = {**load("api_endpoints"), **load("command", PARTNER_API)}
 MAX_COUNTED = 10_000
 _TOO_MANY = "WH409"
 """What own_command() raises of its own."""
@@ -98,21 +99,6 @@ class NewCommand:
     id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCommand:
-    """What became of a merchant's command."""
-
-    id: int
-    command: str
-    event_id: UUID | None
-    created_at: datetime
-    status: CommandStatus
-    handled_at: datetime | None
-    result: dict[str, Any] | None
-    error_code: int | None
-    error_message: str | None
-
-
 class Endpoints:
     """Works on a pool, or on a connection in a transaction: TokenEnded and TOO_MANY have ended that one."""
 
@@ -121,12 +107,12 @@ class Endpoints:
 
     async def read(self, token: bytes) -> OwnEndpoint | None:
         """Return the merchant's endpoint; None where there is none. TokenEnded."""
-        rows = await ask_own(self._database, _STATEMENTS["read_own_endpoint"], token)
+        rows = await self._own(token, "read_own_endpoint")
         return OwnEndpoint(**rows[0]) if rows else None
 
     async def count_owed(self, token: bytes) -> int:
         """Count what is `pending` or `pending_retry`, 10,000 at most. TokenEnded."""
-        [row] = await ask_own(self._database, _STATEMENTS["count_own_owed"], token, MAX_COUNTED)
+        [row] = await self._own(token, "count_own_owed", MAX_COUNTED)
         waiting: int = row["waiting"]
         return waiting
 
@@ -165,13 +151,9 @@ class Endpoints:
         row = await self._change("own_command", token, command, event_id, since, until)
         return NewCommand(CommandOutcome(row["result"]), row.get("id"))
 
-    async def command(self, token: bytes, command_id: int) -> OwnCommand | None:
+    async def command(self, token: bytes, command_id: int) -> CommandView | None:
         """Return what became of a command; None where it is not the merchant's. TokenEnded."""
-        rows = await ask_own(self._database, _STATEMENTS["read_own_command"], token, command_id)
-        if not rows:
-            return None
-        status, result = CommandStatus(rows[0]["status"]), rows[0]["result"]
-        return OwnCommand(**{**rows[0], "status": status, "result": json.loads(result) if result else None})
+        return await read_command(partial(self._own, token), command_id)
 
     async def _change(self, name: str, *arguments: object) -> Mapping[str, Any]:
         """Ask for a change. TokenEnded: nothing was done."""
@@ -182,6 +164,9 @@ class Endpoints:
                 raise
             return {"result": CommandOutcome.TOO_MANY}
         return row
+
+    async def _own(self, token: bytes, name: str, *arguments: object) -> Sequence[Any]:
+        return await ask_own(self._database, _STATEMENTS[name], token, *arguments)
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         return await ask(self._database, _STATEMENTS[name], *arguments)

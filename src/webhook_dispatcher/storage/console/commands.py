@@ -3,7 +3,6 @@
 All lists have the newest first.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +10,9 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.command import CommandName, CommandStatus, ListedCommand
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.command import parsed
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import check_choice, check_text
 from webhook_dispatcher.storage.console.reading import ask_as
@@ -45,27 +45,15 @@ class CommandFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandRow:
-    """A command. result: also how far it has come, while it is running; contract 3 says what is in it.
+class CommandRow(ListedCommand):
+    """A command with what was asked for. args, result: None where they are too long to be shown.
 
-    merchant_id: as the command names it. args: None where they are too long to be shown.
     has_events: it went through many deliveries, and `Commands.events` tells which.
     """
 
-    id: int
-    created_at: datetime
-    requested_by: str
-    command: str
-    merchant_id: str | None
-    event_id: UUID | None
     args: Mapping[str, Any] | None
-    status: str
     running_until: datetime | None
     is_stopping: bool
-    handled_at: datetime | None
-    result: Mapping[str, Any] | None
-    error_code: int | None
-    error_message: str | None
     has_events: bool
 
 
@@ -229,17 +217,11 @@ def _split(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[s
 
 
 def _command(row: dict[str, Any]) -> CommandRow:
-    return CommandRow(**row | {name: _object(row[name]) for name in ("args", "result")})
+    return CommandRow(**parsed(row, "args", "result"))
 
 
 def _audit(row: dict[str, Any]) -> AuditRow:
-    return AuditRow(**row | {name: _object(row[name]) for name in ("before", "after")})
-
-
-def _object(text: str | None) -> Mapping[str, Any] | None:
-    """Read a JSON object; whoever wrote a command may have written anything else."""
-    found = None if text is None else json.loads(text)
-    return found if isinstance(found, dict) else None
+    return AuditRow(**parsed(row, "before", "after"))
 
 
 def _event(row: dict[str, Any]) -> CommandEvent:

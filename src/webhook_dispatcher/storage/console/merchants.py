@@ -19,9 +19,8 @@ from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
-from webhook_dispatcher.storage.delivery import Ask
 from webhook_dispatcher.storage.fares import fails, find_whoever_failed, read_fares
-from webhook_dispatcher.storage.statements import CONSOLE, load
+from webhook_dispatcher.storage.statements import CONSOLE, Ask, load
 
 MAX_LIMIT = 100
 MAX_WAITING = 1_000

@@ -301,16 +301,6 @@ INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by)
 VALUES ($1, $2, $3, $4, $5)
 RETURNING id;
 
--- name: find_command
--- See what became of a command.
--- $1 id bigint
--- row: id bigint, command text, status text, handled_at timestamptz, result jsonb, error_code integer,
---   error_message text
--- none: there is no such command
-SELECT id, command, status::text AS status, handled_at, result, error_code::integer AS error_code, error_message
-FROM webhook.control
-WHERE id = $1;
-
 -- name: list_commands
 -- Show commands, the newest first; a filter that is null lets everything through. A merchant's are also the retries
 -- and cancels of its events, as long as it is known whose they were.

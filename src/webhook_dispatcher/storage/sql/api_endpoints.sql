@@ -104,23 +104,3 @@ SELECT CASE WHEN webhook.own_remove_endpoint($1) THEN 'removed' ELSE 'not_config
 -- none: cannot be
 SELECT given.id, CASE WHEN given.id IS NULL THEN 'not_found' ELSE 'given' END AS result
 FROM webhook.own_command($1, $2, $3, $4, $5) AS given (id);
-
--- name: read_own_command
--- Show what became of a command of the token's merchant.
--- $1 token bytea
--- $2 id bigint
--- row: id bigint, command text, event_id uuid, created_at timestamptz, status text, handled_at timestamptz,
---   result jsonb, error_code integer, error_message text
--- none: the token is not valid any more, or its merchant has no such command
-SELECT
-    own.id, own.command, own.event_id, own.created_at, own.status, own.handled_at, own.result, own.error_code,
-    own.error_message
-FROM webhook.bearer($1) AS me
-CROSS JOIN LATERAL (
-    SELECT
-        own_commands.id, own_commands.command, own_commands.event_id, own_commands.created_at, own_commands.status,
-        own_commands.handled_at, own_commands.result, own_commands.error_code, own_commands.error_message
-    FROM webhook.own_commands
-    WHERE own_commands.id = $2 AND own_commands.merchant_id = me.merchant_id
-    LIMIT 1
-) AS own;
