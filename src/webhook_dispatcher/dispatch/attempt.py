@@ -16,7 +16,7 @@ import structlog
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.event import CONTENT_TYPE, Event, FailedReason, State
+from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -177,13 +177,7 @@ class Attempter:
         signed = signature(body, secrets, int(self._clock.unix()))
         if self._own_faults.signer_is_broken and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
-        headers = {
-            "Content-Type": CONTENT_TYPE,
-            "Service-Event-Id": str(event.id),
-            "Service-Event-Type": event.type,
-            "Service-Signature": signed,
-        }
-        result = await self._sender.post(endpoint.url, headers, body, may_send)
+        result = await self._sender.post(endpoint.url, event.headers(signed), body, may_send)
         if result.status in REFUSALS and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
         return result

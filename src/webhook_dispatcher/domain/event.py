@@ -34,6 +34,8 @@ KNOWN_TYPES = frozenset(EVENT_TYPES)
 """What this version can send; a newer one may know more."""
 CONTENT_TYPE = "application/json; charset=utf-8"
 """Of a body. JSON is always UTF-8, but Java's servlets read text as Latin-1 where no charset is named."""
+EVENT_ID_HEADER, EVENT_TYPE_HEADER = "Service-Event-Id", "Service-Event-Type"
+SIGNATURE_HEADER = "Service-Signature"
 _OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
@@ -104,6 +106,15 @@ class Event(NamedTuple):
         if not (self.object.startswith(b"{") or _OPENS_AN_OBJECT.match(self.object)):
             return "its object is not a JSON object of at most 256 KiB"
         return None
+
+    def headers(self, signature: str) -> dict[str, str]:
+        """Return the request's headers, but for those of HTTP itself (transport)."""
+        return {
+            "Content-Type": CONTENT_TYPE,
+            EVENT_ID_HEADER: str(self.id),
+            EVENT_TYPE_HEADER: self.type,
+            SIGNATURE_HEADER: signature,
+        }
 
     def body(self) -> bytes:
         """Render the request body; the same bytes on every attempt."""

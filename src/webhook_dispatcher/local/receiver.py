@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote
 
 import uvloop
 
+from webhook_dispatcher.domain.event import EVENT_ID_HEADER, EVENT_TYPE_HEADER, SIGNATURE_HEADER
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify
 from webhook_dispatcher.local.behaviour import Behaviour, Plan
@@ -169,7 +170,7 @@ class Receiver:
     def received(self, exchange: Exchange) -> None:
         """Log a request and behave as planned (called by the connection)."""
         merchant_id = unquote(exchange.target.partition("?")[0][1:])
-        event_id = exchange.headers.get("service-event-id", "")
+        event_id = exchange.headers.get(EVENT_ID_HEADER.lower(), "")
         turn = self._event_turns[merchant_id, event_id]
         self._event_turns[merchant_id, event_id] += 1
         secret = self.secrets.get(merchant_id, self._any_secret)
@@ -177,14 +178,17 @@ class Receiver:
         arrival = Arrival(
             merchant_id=merchant_id,
             event_id=event_id,
-            type=exchange.headers.get("service-event-type", ""),
+            type=exchange.headers.get(EVENT_TYPE_HEADER.lower(), ""),
             attempt=turn + 1,
             started_at=exchange.started_at,
             connection=exchange.connection,
             signature=Signature.UNCHECKED
             if secret is None
             else verify(
-                exchange.headers.get("service-signature"), exchange.body, (secret, *further), time.time()
+                exchange.headers.get(SIGNATURE_HEADER.lower()),
+                exchange.body,
+                (secret, *further),
+                time.time(),
             ),
             headers=exchange.headers,
             body=exchange.body,

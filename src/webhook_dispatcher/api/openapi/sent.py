@@ -5,7 +5,13 @@ from uuid import UUID
 
 from webhook_dispatcher.api.operations.models import Instant
 from webhook_dispatcher.api.validation import Model
-from webhook_dispatcher.domain.event import CHARGE_TYPES, TEST_EVENT_TYPE
+from webhook_dispatcher.domain.event import (
+    CHARGE_TYPES,
+    EVENT_ID_HEADER,
+    EVENT_TYPE_HEADER,
+    SIGNATURE_HEADER,
+    TEST_EVENT_TYPE,
+)
 
 TYPES = (*CHARGE_TYPES, TEST_EVENT_TYPE)
 
@@ -38,13 +44,13 @@ WEBHOOKS: dict[str, Any] = {
             "security": [],
             "parameters": [
                 _header(
-                    "Service-Event-Id",
+                    EVENT_ID_HEADER,
                     "The event's id: an event may come more than once.",
                     {"type": "string", "format": "uuid"},
                 ),
-                _header("Service-Event-Type", "Its type.", {"type": "string", "examples": [*TYPES]}),
+                _header(EVENT_TYPE_HEADER, "Its type.", {"type": "string", "examples": [*TYPES]}),
                 _header(
-                    "Service-Signature",
+                    SIGNATURE_HEADER,
                     "Seconds since 1970, and the HMAC-SHA256 of them, a dot and the body "
                     "by your secret; twice while two secrets are valid.",
                     {"type": "string", "pattern": "^t=[0-9]+(,v1=[0-9a-f]{64}){1,2}$"},

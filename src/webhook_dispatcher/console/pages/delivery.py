@@ -19,7 +19,7 @@ from webhook_dispatcher.diagnosis.explanation import Action
 from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.delivery import DeliveryFacts
-from webhook_dispatcher.domain.event import CONTENT_TYPE, TEST_EVENT_TYPE, Event, State, Trigger
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
@@ -192,22 +192,22 @@ def payload_of(delivery: DeliveryFacts, sent: bytes | None) -> Payload | None:
     """Return the body as it is sent, byte for byte, and one that people can read; None: it is not shown."""
     if sent is None:
         return None
-    event = Event(
-        delivery.seq, delivery.event_id, delivery.merchant_id, delivery.type, delivery.created_at, sent
-    )
-    raw = event.body().decode("utf-8", "replace")
+    raw = _event(delivery, sent).body().decode("utf-8", "replace")
     return Payload(raw, pretty(raw))
 
 
 def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, str]]:
-    """Return the headers that an attempt now would have, but for the signature (contract 1)."""
+    """Return the head of a request now: the URL, our name, contract 1's headers with a signature's form."""
     return (
         ("POST", url or "-"),
-        ("Content-Type", CONTENT_TYPE),
         ("User-Agent", USER_AGENT),
-        ("Service-Event-Id", str(delivery.event_id)),
-        ("Service-Event-Type", delivery.type),
-        ("Service-Signature", "t=…,v1=…"),
+        *_event(delivery).headers("t=…,v1=…").items(),
+    )
+
+
+def _event(delivery: DeliveryFacts, sent: bytes = b"") -> Event:
+    return Event(
+        delivery.seq, delivery.event_id, delivery.merchant_id, delivery.type, delivery.created_at, sent
     )
 
 
