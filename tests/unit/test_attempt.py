@@ -50,7 +50,7 @@ async def test_a_costly_attempt_makes_its_merchant_slow(result: Answer | Failure
     harness = AttempterHarness(result)
     harness.sender.on_post = lambda: None
     await harness.attempt(make_event(5))
-    assert harness.health.of(make_event(5).merchant_id) is Health.SUSPECT
+    assert harness.health.of(make_event(5).merchant_id) is Health.SLOW
 
 
 @pytest.fixture

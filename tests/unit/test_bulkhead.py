@@ -21,7 +21,7 @@ from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, Leas
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 MOST = 8
-SUSPECTS = 4
+SLOW_ONES = 4
 DOUBTFUL = 7
 
 
@@ -47,7 +47,7 @@ def is_tarpit(merchant_id: str) -> bool:
 TARPITS = [f"tarpit{number}" for number in range(20)]
 
 
-async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
+async def test_known_slow_ones_leave_half_of_the_lanes_to_others() -> None:
     harness = DispatcherHarness(max_lanes=MOST)
     hang(harness, is_tarpit)
     standings = harness.instruments.health
@@ -56,13 +56,13 @@ async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
     async with harness.open(*TARPITS, "m") as group:
         harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(TARPITS, 1)])
         await harness.rounds(group, 6)
-        assert harness.dispatcher.lanes_leased == SUSPECTS
+        assert harness.dispatcher.lanes_leased == SLOW_ONES
         harness.database.insert(make_event(100, "m"))
         await harness.rounds(group, 6)
         assert 100 in harness.sent
         assert not await harness.dispatcher.step(group), "there is nothing to hurry for"
         harness.dispatcher.update_gauges()
-        assert harness.metrics.suspect_lanes._value.get() == SUSPECTS
+        assert harness.metrics.suspect_lanes._value.get() == SLOW_ONES
 
 
 async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
@@ -164,7 +164,7 @@ async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
         await harness.retrier.step(group)
         await quiet()
         assert harness.sender.event_ids[before:] == [100]
-        assert DOUBTFUL >= before >= SUSPECTS
+        assert DOUBTFUL >= before >= SLOW_ONES
         assert harness.sender.gate is not None
         harness.sender.gate.set()
 
@@ -182,7 +182,7 @@ async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: p
     lanes = owe(harness, *TARPITS[:7], "well")
     for name in TARPITS:
         harness.health.learn(name, Outcome.TIMEOUT, 10.0)
-    full = {Health.SUSPECT: SUSPECTS}
+    full = {Health.SLOW: SLOW_ONES}
     found = []
     for round_goes_on in (True, True, False):
         picked = await lanes.pick(Slots(MOST, full), 1, 10)
@@ -193,13 +193,13 @@ async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: p
     assert harness.claims.looks[3] == START
 
 
-async def test_suspects_take_turns_at_the_places_they_have() -> None:
+async def test_slow_ones_take_turns_at_the_places_they_have() -> None:
     harness = RetrierHarness()
     names = TARPITS[:5]
     lanes = owe(harness, *names)
     for name in names:
         harness.health.learn(name, Outcome.TIMEOUT, 10.0)
-    taken = [await lanes.pick(Slots(MOST, {Health.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
+    taken = [await lanes.pick(Slots(MOST, {Health.SLOW: SLOW_ONES - 1}), 2, 10) for _ in range(11)]
     picked = [name for some in taken for name in some.lanes]
     assert (picked[:5], set(picked[5:])) == (names, set(names))
 
@@ -240,7 +240,7 @@ async def test_no_more_lanes_of_a_kind_are_named_than_have_places() -> None:
     harness = RetrierHarness()
     lanes = owe(harness, *"abcdef", "good")
     harness.health.learn("good", Outcome.DELIVERED, SLOW / 10)
-    assert (await lanes.pick(Slots(MOST, {Health.SUSPECT: DOUBTFUL - 2}), 1, 10)).lanes == [
+    assert (await lanes.pick(Slots(MOST, {Health.SLOW: DOUBTFUL - 2}), 1, 10)).lanes == [
         "a",
         "b",
         "good",
@@ -253,7 +253,7 @@ async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent(monkeypatch: 
     for name in TARPITS[:7]:
         harness.health.learn(name, Outcome.TIMEOUT, 10.0)
     harness.owe_of(TARPITS[:7], 1)
-    harness.retrier._in_flight.update({TARPITS[0]: SUSPECTS})
+    harness.retrier._in_flight.update({TARPITS[0]: SLOW_ONES})
     async with asyncio.TaskGroup() as group:
         assert await harness.retrier.step(group) == Step(0, round_goes_on=True)
         harness.instruments.pause.set(True)

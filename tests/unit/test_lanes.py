@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.health.lanes import FORGET_AFTER, SLOW, Health,
 from webhook_dispatcher.domain.verdict import Outcome
 
 QUICK = SLOW / 10
-GOOD, UNKNOWN, SUSPECT = Health.HEALTHY, Health.UNKNOWN, Health.SUSPECT
+GOOD, UNKNOWN, SLOW_ONE = Health.HEALTHY, Health.UNKNOWN, Health.SLOW
 COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Health})
 
 
@@ -20,11 +20,11 @@ COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Health})
     ("attempts", "expected"),
     [
         *(([], UNKNOWN), ([(Outcome.DELIVERED, QUICK)], GOOD)),
-        *(([(Outcome.DELIVERED, SLOW * 1.01)], SUSPECT), ([(Outcome.STATUS, SLOW * 1.01)], SUSPECT)),
-        *(([(Outcome.TIMEOUT, QUICK)], SUSPECT), ([(Outcome.CONNECT, QUICK)], UNKNOWN)),
+        *(([(Outcome.DELIVERED, SLOW * 1.01)], SLOW_ONE), ([(Outcome.STATUS, SLOW * 1.01)], SLOW_ONE)),
+        *(([(Outcome.TIMEOUT, QUICK)], SLOW_ONE), ([(Outcome.CONNECT, QUICK)], UNKNOWN)),
         ([(Outcome.DELIVERED, QUICK), (Outcome.STATUS, QUICK)], UNKNOWN),
         ([(Outcome.TIMEOUT, SLOW * 10), (Outcome.STATUS, QUICK)], UNKNOWN),
-        ([(Outcome.DELIVERED, QUICK), (Outcome.TIMEOUT, SLOW * 10)], SUSPECT),
+        ([(Outcome.DELIVERED, QUICK), (Outcome.TIMEOUT, SLOW * 10)], SLOW_ONE),
         ([(Outcome.TIMEOUT, SLOW * 10), (Outcome.DELIVERED, QUICK)], GOOD),
         ([(Outcome.DELIVERED, QUICK), (Outcome.UNSENDABLE, 0.0)], GOOD),
     ],
@@ -37,15 +37,15 @@ def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expec
     assert standings.tally(["m"]) == Counter({kind: int(kind is expected) for kind in Health})
 
 
-def test_who_took_much_of_the_event_loop_is_a_suspect_until_the_next_attempt() -> None:
+def test_who_took_much_of_the_event_loop_is_slow_until_the_next_attempt() -> None:
     standings = LaneHealth(FakeClock())
     standings.learn("m", Outcome.DELIVERED, QUICK, is_costly=True)
-    assert standings.of("m") is SUSPECT
+    assert standings.of("m") is SLOW_ONE
     standings.learn("m", Outcome.DELIVERED, QUICK)
     assert standings.of("m") is GOOD
 
 
-def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> None:
+def test_an_attempt_under_way_for_long_makes_slow_whoever_was_good() -> None:
     clock = FakeClock()
     standings = LaneHealth(clock)
     for name in "abc":
@@ -57,9 +57,9 @@ def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> 
     assert standings.tally(["a", "b", "c"])[GOOD] == 3
     clock.advance(SLOW / 2)
     standings.finished(landed)
-    assert [standings.of(name) for name in "abc"] == [SUSPECT, GOOD, GOOD]
+    assert [standings.of(name) for name in "abc"] == [SLOW_ONE, GOOD, GOOD]
     clock.advance(SLOW)
-    assert [standings.of(name) for name in "abc"] == [SUSPECT, SUSPECT, GOOD]
+    assert [standings.of(name) for name in "abc"] == [SLOW_ONE, SLOW_ONE, GOOD]
 
 
 def test_an_attempt_is_watched_however_late_it_begins() -> None:
@@ -71,7 +71,7 @@ def test_an_attempt_is_watched_however_late_it_begins() -> None:
     assert standings.of("a") is GOOD
     standings.started("a")
     clock.advance(SLOW)
-    assert standings.of("a") is SUSPECT
+    assert standings.of("a") is SLOW_ONE
 
 
 def test_what_was_known_is_forgotten_after_a_while() -> None:
@@ -81,10 +81,10 @@ def test_what_was_known_is_forgotten_after_a_while() -> None:
     standings.learn("slow", Outcome.TIMEOUT, SLOW)
     clock.advance(FORGET_AFTER / 2)
     standings.learn("later", Outcome.TIMEOUT, SLOW)
-    assert standings.tally(["good", "slow", "later"]) == {GOOD: 1, SUSPECT: 2, UNKNOWN: 0}
+    assert standings.tally(["good", "slow", "later"]) == {GOOD: 1, SLOW_ONE: 2, UNKNOWN: 0}
     clock.advance(FORGET_AFTER / 2)
-    assert standings.tally(["good", "slow", "later"]) == {GOOD: 0, SUSPECT: 1, UNKNOWN: 2}
-    assert standings.of("later") is SUSPECT
+    assert standings.tally(["good", "slow", "later"]) == {GOOD: 0, SLOW_ONE: 1, UNKNOWN: 2}
+    assert standings.of("later") is SLOW_ONE
 
 
 def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,21 +97,21 @@ def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.M
     standings.learn("b", Outcome.TIMEOUT, SLOW)
     standings.learn("d", Outcome.TIMEOUT, SLOW)
     standings.learn("e", Outcome.TIMEOUT, SLOW)
-    assert [standings.of(name) for name in "cbde"] == [UNKNOWN, SUSPECT, SUSPECT, SUSPECT]
+    assert [standings.of(name) for name in "cbde"] == [UNKNOWN, SLOW_ONE, SLOW_ONE, SLOW_ONE]
     assert [standings.of(name) for name in "axyz"] == [UNKNOWN, GOOD, GOOD, GOOD]
 
 
 @pytest.mark.parametrize(
-    ("most", "suspects", "doubtful"), [(1, 1, 1), (2, 1, 2), (8, 4, 7), (40, 20, 35), (1000, 500, 875)]
+    ("most", "slow", "doubtful"), [(1, 1, 1), (2, 1, 2), (8, 4, 7), (40, 20, 35), (1000, 500, 875)]
 )
-def test_suspects_have_half_and_good_ones_the_last_eighth(most: int, suspects: int, doubtful: int) -> None:
+def test_slow_ones_have_half_and_good_ones_the_last_eighth(most: int, slow: int, doubtful: int) -> None:
     room = Slots(most, {})
-    assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [suspects, doubtful, most]
+    assert [room.left(kind) for kind in (SLOW_ONE, UNKNOWN, GOOD)] == [slow, doubtful, most]
 
 
 def test_those_who_turned_out_to_be_slow_take_from_their_own_kind() -> None:
-    room = Slots(40, {SUSPECT: 35})
-    assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [-15, 0, 5]
+    room = Slots(40, {SLOW_ONE: 35})
+    assert [room.left(kind) for kind in (SLOW_ONE, UNKNOWN, GOOD)] == [-15, 0, 5]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_those_who_turned_out_to_be_slow_take_from_their_own_kind() -> None:
 )
 def test_the_shares_hold_for_memory_too(fullness: float, expected: list[int]) -> None:
     room = Slots(40, {}, fullness)
-    assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == expected
+    assert [room.left(kind) for kind in (SLOW_ONE, UNKNOWN, GOOD)] == expected
 
 
 @given(st.integers(1, 100), COUNTS, st.lists(st.sampled_from(Health)))
@@ -131,7 +131,7 @@ def test_nobody_takes_more_than_its_share(most: int, taken: dict[Health, int], a
             given_out[kind] += 1
             assert given_out.total() <= most
             if kind is not GOOD:
-                assert given_out[SUSPECT] + given_out[UNKNOWN] <= most - most // 8
-            if kind is SUSPECT:
-                assert given_out[SUSPECT] <= max(1, most // 2)
-    assert room.left(SUSPECT) <= room.left(UNKNOWN) <= room.left(GOOD)
+                assert given_out[SLOW_ONE] + given_out[UNKNOWN] <= most - most // 8
+            if kind is SLOW_ONE:
+                assert given_out[SLOW_ONE] <= max(1, most // 2)
+    assert room.left(SLOW_ONE) <= room.left(UNKNOWN) <= room.left(GOOD)

@@ -51,33 +51,33 @@ def test_every_merchant_is_taken_once_with_its_lowest_head(notices: list[tuple[s
     assert (first | rest, list(first | rest)) == (lowest, list(dict(notices)))
 
 
-def test_suspects_do_not_stand_in_front_of_others() -> None:
-    suspects = [f"s{number}" for number in range(10)]
-    lanes = make_lanes(**dict.fromkeys(suspects, Health.SUSPECT), good=Health.HEALTHY)
-    for lane in (*suspects, "unknown", "good"):
+def test_slow_ones_do_not_stand_in_front_of_others() -> None:
+    slow = [f"s{number}" for number in range(10)]
+    lanes = make_lanes(**dict.fromkeys(slow, Health.SLOW), good=Health.HEALTHY)
+    for lane in (*slow, "unknown", "good"):
         lanes.add(lane)
     taken = lanes.take(9, room(8))
     assert list(taken) == ["s0", "s1", "s2", "s3", "unknown", "good"]
-    assert lanes.waiting(room(8, suspect=4)) == 0
-    assert lanes.waiting(room(8, suspect=3)) == len(lanes.kinds) == 6
-    assert list(lanes.take(9, room(8, suspect=3, healthy=4))) == ["s4"]
+    assert lanes.waiting(room(8, slow=4)) == 0
+    assert lanes.waiting(room(8, slow=3)) == len(lanes.kinds) == 6
+    assert list(lanes.take(9, room(8, slow=3, healthy=4))) == ["s4"]
 
 
-def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
+def test_who_was_good_and_has_become_slow_waits_with_those() -> None:
     lanes = make_lanes(a=Health.HEALTHY)
     lanes.add("a", 3)
-    teach(lanes._health, "a", Health.SUSPECT)
-    full = room(8, suspect=4)
+    teach(lanes._health, "a", Health.SLOW)
+    full = room(8, slow=4)
     assert (lanes.waiting(full), lanes.take(9, full), lanes.waiting(full)) == (1, {}, 0)
-    assert lanes.take(9, room(8, suspect=3)) == {"a": 3}
+    assert lanes.take(9, room(8, slow=3)) == {"a": 3}
 
 
-def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again() -> None:
-    lanes = make_lanes(a=Health.SUSPECT)
+def test_who_has_become_better_leaves_the_line_of_slow_ones_when_heard_of_again() -> None:
+    lanes = make_lanes(a=Health.SLOW)
     lanes.add("a", 3)
     teach(lanes._health, "a", Health.HEALTHY)
     lanes.add("a", 5)
-    assert (len(lanes.kinds), lanes.take(9, room(8, suspect=8 - 1))) == (1, {"a": 3})
+    assert (len(lanes.kinds), lanes.take(9, room(8, slow=8 - 1))) == (1, {"a": 3})
 
 
 @given(KINDS, st.integers(1, 12), st.data())
@@ -141,8 +141,8 @@ def test_a_line_that_has_emptied_lets_everybody_in() -> None:
     assert lanes.add("x")
 
 
-def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_line_of_slow_ones_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "MAX_READY", 1)
-    lanes = make_lanes(a=Health.SUSPECT, b=Health.SUSPECT, c=Health.HEALTHY)
+    lanes = make_lanes(a=Health.SLOW, b=Health.SLOW, c=Health.HEALTHY)
     assert [lanes.add(name) for name in "abcd"] == [True, False, True, True]
-    assert list(lanes.take(9, room(8, suspect=4))) == ["c", "d"]
+    assert list(lanes.take(9, room(8, slow=4))) == ["c", "d"]

@@ -14,7 +14,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, finish_unsent
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
-from webhook_dispatcher.dispatch.health.lanes import SUSPECTS_ONE_IN, Health, Slots
+from webhook_dispatcher.dispatch.health.lanes import SLOW_ONE_IN, Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
@@ -102,7 +102,7 @@ class Dispatcher:
     def update_gauges(self) -> None:
         """Show in the metrics which lanes are held, and which rows cannot be delivered."""
         self._metrics.lanes_leased.set(self.lanes_leased)
-        self._metrics.suspect_lanes.set(self._health.tally(self._sessions)[Health.SUSPECT])
+        self._metrics.suspect_lanes.set(self._health.tally(self._sessions)[Health.SLOW])
         self._blocked.update_gauge()
 
     @property
@@ -225,7 +225,7 @@ class Dispatcher:
     def _active_lanes(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, nor those that are over."""
         under_way = [lane for lane, session in self._sessions.items() if session.state < SessionState.OVER]
-        return len(under_way) - self._health.tally(under_way)[Health.SUSPECT]
+        return len(under_way) - self._health.tally(under_way)[Health.SLOW]
 
     def _free_slots(self) -> tuple[int, Slots | None]:
         """Return how many lanes may be claimed now, and the slots left by health.
@@ -239,8 +239,8 @@ class Dispatcher:
             return 0, None
         limit = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
         wanted = len(self._sessions) + len(self._ready.kinds)
-        if SUSPECTS_ONE_IN * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
-            return limit, None  # even if all were suspects, they would fit into the suspects' share
+        if SLOW_ONE_IN * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
+            return limit, None  # even if all were slow, they would fit into their share
         taken = self._health.tally(self._sessions)
         return limit, Slots(max_lanes, taken, fullness, self._own_faults.probes)
 

@@ -202,7 +202,7 @@ class _Line:
 class ReadyLanes:
     """Lanes that are to be claimed: a queue for each health, each with the lanes' lowest seq.
 
-    The lane that has waited longest is taken first, among the queues whose health has slots left; so suspects
+    The lane that has waited longest is taken first, among the queues whose health has slots left: slow ones
     never keep others waiting. A queue holds MAX_READY lanes. When it is full, further ones are left to the
     sweep, which goes round all lanes by name. The full queue then admits lanes in the order of that round,
     beginning with the first it refused; otherwise lanes early in the alphabet, or with new events, would take

@@ -22,7 +22,7 @@ from webhook_dispatcher.dispatch.attempt import (
     finish_unsent,
     reschedule,
 )
-from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots, suspect_slots
+from webhook_dispatcher.dispatch.health.lanes import Health, LaneHealth, Slots, slow_slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -178,7 +178,7 @@ class Retrier:
     async def _claim(self, limit: int, slots: Slots) -> tuple[Sequence[ClaimedRetry], bool]:
         """Claim due rows; returns them, and whether a round over due lanes goes on."""
         per_lane, lease = self._limits.per_lane, self._limits.lease
-        is_calm = 2 * slots.for_anybody > suspect_slots(self._limits.limit)
+        is_calm = 2 * slots.for_anybody > slow_slots(self._limits.limit)
         if is_calm and not self._own_faults.held:
             limit = min(limit, slots.for_anybody)
             return await self._unreadable.claim_longest_due(limit, per_lane, limit, lease), False
@@ -191,7 +191,7 @@ class Retrier:
     async def _claim_trials(self, limit: int, slots: Slots) -> Sequence[ClaimedRetry]:
         """Claim a due row of each of some suspended lanes whose interval is over, once a second."""
         now = self._clock.elapsed()
-        limit = min(limit, MAX_TRIALS, slots.left(Health.SUSPECT))
+        limit = min(limit, MAX_TRIALS, slots.left(Health.SLOW))
         if limit <= 0 or now < self._trials_from or self._own_faults.circuit_is_open:
             return ()
         self._trials_from = now + TRIAL_WAIT
@@ -257,7 +257,7 @@ class Retrier:
 class Picked(NamedTuple):
     """Lanes whose due rows are to be claimed.
 
-    round_goes_on: the look for others than suspects was cut short; the rest of the round is to come.
+    round_goes_on: the look for others than slow lanes was cut short; the rest of the round is to come.
     """
 
     lanes: list[str]
@@ -291,11 +291,11 @@ class _HeldRound:
 
 
 class DueLanes:
-    """Goes round the lanes that have something due, while suspects take up many slots or some are held.
+    """Goes round the lanes that have something due, while slow ones take up many slots or some are held.
 
     Otherwise the database picks them, the longest due first. That order would put merchants that hang in
     front of all others, since their rows have been due for longest. So then lanes are named here, by cursors
-    that go round what is due: one for suspects, which have few slots and take turns at them, one for those
+    that go round what is due: one for slow ones, which have few slots and take turns at them, one for those
     held back, which are probed in turn, and one for the rest, which are not to wait behind them. A look reads
     lanes, never their rows.
 
@@ -306,7 +306,7 @@ class DueLanes:
     def __init__(self, claims: Claims, health: LaneHealth) -> None:
         self._claims = claims
         self._health = health
-        self._suspects_from = self._others_from = START
+        self._slow_from = self._others_from = START
         self._held_rounds = [_HeldRound(has_worked=False), _HeldRound(has_worked=True)]
 
     async def pick(self, slots: Slots, per_lane: int, limit: int) -> Picked:
@@ -316,11 +316,9 @@ class DueLanes:
         )
         round_goes_on = self._others_from != START
         left = limit - per_lane * len(picked)
-        if left > 0 and slots.left(Health.SUSPECT) > 0:
-            suspects, self._suspects_from = await self._look(
-                self._suspects_from, slots, per_lane, left, (Health.SUSPECT,)
-            )
-            picked = picked + suspects
+        if left > 0 and slots.left(Health.SLOW) > 0:
+            slow, self._slow_from = await self._look(self._slow_from, slots, per_lane, left, (Health.SLOW,))
+            picked = picked + slow
         if limit > per_lane * len(picked) and slots.left(Health.HELD_BACK) > 0:
             picked = picked + await self._pick_held(slots, per_lane)
         return Picked(picked, round_goes_on)

@@ -139,9 +139,10 @@ class Metrics:
 
     def _process(self, version: str) -> None:
         self.lanes_leased = self._gauge("lanes_leased", "Lanes that this daemon holds now.", "livesum")
+        # A suspect is a slow lane: the metric's name is public, and stays.
         self.suspect_lanes = self._gauge(
             "suspect_lanes",
-            "Of the lanes held, those of suspects: their latest attempt took more than a second.",
+            "Of the lanes held, the slow ones: their latest attempt took more than a second.",
             "livesum",
         )
         self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")

@@ -35,8 +35,8 @@ FORGET_AFTER = 600.0
 """Seconds after which a lane's latest attempt is forgotten, and its health unknown."""
 MAX_KNOWN = 25_000
 """Lanes remembered of each health; beyond, those attempted longest ago are forgotten."""
-SUSPECTS_ONE_IN = 2
-"""Suspects may take one slot in so many."""
+SLOW_ONE_IN = 2
+"""Slow lanes may take one slot in so many."""
 RESERVE_ONE_IN = 8
 """One slot in so many is reserved for healthy lanes."""
 
@@ -47,14 +47,14 @@ class Health(IntEnum):
     """How a lane's latest attempt went; the higher, the more slots it may take.
 
     HELD_BACK: it fails as nearly all lanes do, which may be our fault (suspicion.py).
-    SUSPECT: the attempt was slow, or took much of the event loop, however it ended.
+    SLOW: the attempt was slow, or took much of the event loop, however it ended.
     UNKNOWN: there was none lately, or it failed quickly. Such lanes keep no slot for long, so they must
-        not wait behind suspects.
+        not wait behind slow ones.
     HEALTHY: it was quick and accepted.
     """
 
     HELD_BACK = 0
-    SUSPECT = 1
+    SLOW = 1
     UNKNOWN = 2
     HEALTHY = 3
 
@@ -74,7 +74,7 @@ class LaneHealth:
         self.has_worked = has_worked
         # Each with the oldest first, so that what has become old is found at the front.
         self._healthy: OrderedDict[str, float] = OrderedDict()
-        self._suspect: OrderedDict[str, float] = OrderedDict()
+        self._slow: OrderedDict[str, float] = OrderedDict()
         self._in_flight: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._tickets = count()
         self._changes_at = 0.0
@@ -96,9 +96,9 @@ class LaneHealth:
             return  # the row's fault
         now = self._clock.elapsed()
         if seconds > SLOW or outcome is Outcome.TIMEOUT or is_costly:
-            self._suspects(lane, now)
+            self._add_slow(lane, now)
             return
-        self._suspect.pop(lane, None)
+        self._slow.pop(lane, None)
         if outcome is Outcome.DELIVERED:
             self._healthy[lane] = now
             self._healthy.move_to_end(lane)
@@ -111,41 +111,41 @@ class LaneHealth:
             return Health.HELD_BACK
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
-        if lane in self._suspect:
-            return Health.SUSPECT
+        if lane in self._slow:
+            return Health.SLOW
         return Health.HEALTHY if lane in self._healthy else Health.UNKNOWN
 
     def tally(self, lanes: Collection[str]) -> Counter[Health]:
         """Count lanes by their health now; those held back by the health they would have otherwise."""
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
-        suspects = sum(map(self._suspect.__contains__, lanes))
+        slow = sum(map(self._slow.__contains__, lanes))
         healthy = sum(map(self._healthy.__contains__, lanes))
-        unknown = len(lanes) - suspects - healthy
-        return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.HEALTHY: healthy})
+        unknown = len(lanes) - slow - healthy
+        return Counter({Health.SLOW: slow, Health.UNKNOWN: unknown, Health.HEALTHY: healthy})
 
     def _catch_up(self) -> None:
-        """Suspect lanes whose attempts have been in flight for too long, and forget what is old."""
+        """Call lanes slow whose attempts have been in flight for too long, and forget what is old."""
         now = self._clock.elapsed()
         while self._in_flight:
             ticket, (lane, started) = next(iter(self._in_flight.items()))
             if started + SLOW > now:
                 break
             del self._in_flight[ticket]
-            self._suspects(lane, now)
-        for known in (self._healthy, self._suspect):
+            self._add_slow(lane, now)
+        for known in (self._healthy, self._slow):
             while known and (len(known) > MAX_KNOWN or next(iter(known.values())) + FORGET_AFTER <= now):
                 known.popitem(last=False)
         firsts = [started + SLOW for _, started in islice(self._in_flight.values(), 1)]
         firsts += [
-            at + FORGET_AFTER for known in (self._healthy, self._suspect) for at in islice(known.values(), 1)
+            at + FORGET_AFTER for known in (self._healthy, self._slow) for at in islice(known.values(), 1)
         ]
         self._changes_at = min(firsts, default=now + SLOW)
 
-    def _suspects(self, lane: str, now: float) -> None:
+    def _add_slow(self, lane: str, now: float) -> None:
         self._healthy.pop(lane, None)
-        self._suspect[lane] = now
-        self._suspect.move_to_end(lane)
+        self._slow[lane] = now
+        self._slow.move_to_end(lane)
 
 
 class Slots:
@@ -161,13 +161,13 @@ class Slots:
         probes: how many lanes that are held back may be tried.
         """
         self._probes = probes
-        suspects = taken.get(Health.SUSPECT, 0)
+        slow = taken.get(Health.SLOW, 0)
         unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD_BACK, 0)
-        self._all = limit - suspects - unknown - taken.get(Health.HEALTHY, 0)
-        self._doubtful = limit - limit // RESERVE_ONE_IN - suspects - unknown
-        self._suspect = suspect_slots(limit) - suspects
-        if fullness >= 1 / SUSPECTS_ONE_IN:
-            self._suspect = min(self._suspect, 0)
+        self._all = limit - slow - unknown - taken.get(Health.HEALTHY, 0)
+        self._doubtful = limit - limit // RESERVE_ONE_IN - slow - unknown
+        self._slow = slow_slots(limit) - slow
+        if fullness >= 1 / SLOW_ONE_IN:
+            self._slow = min(self._slow, 0)
         if fullness >= 1 - 1 / RESERVE_ONE_IN:
             self._doubtful = min(self._doubtful, 0)
 
@@ -178,12 +178,12 @@ class Slots:
         doubtful = min(self._all, self._doubtful)
         if health is Health.HELD_BACK:
             return min(doubtful, self._probes)
-        return doubtful if health is Health.UNKNOWN else min(doubtful, self._suspect)
+        return doubtful if health is Health.UNKNOWN else min(doubtful, self._slow)
 
     @property
     def for_anybody(self) -> int:
-        """Return how many slots could be taken if all that take them were suspects."""
-        return max(0, min(self._suspect, self._doubtful))
+        """Return how many slots could be taken if all that take them were slow."""
+        return max(0, min(self._slow, self._doubtful))
 
     def take(self, health: Health, slots: int = 1) -> bool:
         """Take so many slots; False, and none is taken, if there are none left for this health."""
@@ -192,16 +192,16 @@ class Slots:
         self._all -= slots
         if health is not Health.HEALTHY:
             self._doubtful -= slots
-        if health is Health.SUSPECT:
-            self._suspect -= slots
+        if health is Health.SLOW:
+            self._slow -= slots
         if health is Health.HELD_BACK:
             self._probes -= slots
         return True
 
 
-def suspect_slots(limit: int) -> int:
-    """Return how many of so many slots suspects may have: at least one, or they would wait for ever."""
-    return max(1, limit // SUSPECTS_ONE_IN)
+def slow_slots(limit: int) -> int:
+    """Return how many of so many slots slow lanes may have: at least one, or they would wait for ever."""
+    return max(1, limit // SLOW_ONE_IN)
 
 
 class AttemptResult(NamedTuple):
