@@ -182,7 +182,8 @@ CREATE INDEX outbox_out_of_order ON webhook.outbox (merchant_id, seq) WHERE due_
 -- As on the log: an installation may do without it. Text is compared by bytes, whatever the locale becomes.
 CREATE INDEX outbox_charge ON webhook.outbox ((webhook.charge_key(object) COLLATE "C"));
 
--- A claim's token is never given twice, so a late record of an older claim can be told apart.
+-- Used by nothing here: a claim's token is drawn (claim_retries), so that none is given twice even by a server that was
+-- behind at a failover. It stays for whoever may still use it.
 CREATE SEQUENCE webhook.claim_token;
 
 -- 3. Merchants: endpoints and lanes
@@ -204,19 +205,19 @@ CREATE TABLE webhook.endpoint (
 );
 CREATE INDEX endpoint_key_id ON webhook.endpoint (key_id);
 
--- One merchant's ordered way out. Epoch rises with every lease and fences what the holder records.
+-- One merchant's ordered way out. Epoch is drawn anew with every lease and fences what the holder records.
 CREATE TABLE webhook.lane (
     merchant_id text COLLATE "C" PRIMARY KEY,
     epoch bigint NOT NULL DEFAULT 0,
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
     owner text,
     from_seq bigint NOT NULL DEFAULT 0,
-    -- Not worth claiming before (no endpoint yet, or a key that we do not hold).
+    -- Not to be claimed before: no endpoint yet, a key that we do not hold, a row that cannot be read, or a suspension.
     wait_until timestamptz NOT NULL DEFAULT '-infinity',
     -- No later than the earliest due_at that can be claimed.
     retry_at timestamptz NOT NULL DEFAULT 'infinity',
     paused boolean NOT NULL DEFAULT false,
-    -- The holder must give the lane back before it starts anything else.
+    -- The holder must release the lane before it starts anything else.
     recalled boolean NOT NULL DEFAULT false,
     endpoint_removed_at timestamptz,
     -- How a merchant fares, by the outcomes of its attempts as they are recorded.
@@ -284,7 +285,8 @@ FOR EACH ROW EXECUTE FUNCTION webhook.recall_lane();
 
 -- 4. The log of deliveries and attempts
 
--- Finished deliveries, a partition for each day (UTC).
+-- Finished deliveries, a partition for each day (UTC). No object_bytes as in the outbox: it bounds what a claim reads
+-- into memory, and from here nothing is claimed.
 CREATE TABLE webhook.delivery_log (
     seq bigint NOT NULL,
     event_id uuid NOT NULL,
@@ -395,7 +397,7 @@ FROM webhook.attempt_log
 WHERE response_excerpt IS NOT NULL;
 
 -- What the command line reads: lanes, what is owed and what is finished, apart from each other and by columns that
--- indexes can find and sort by. No payload.
+-- indexes can find and sort by. No payload. is_held: somebody's lease of it runs.
 CREATE VIEW webhook.lanes AS
 SELECT
     merchant_id, paused, lease_until, owner, leased_at, wait_until, retry_at, endpoint_removed_at, last_success_at,

@@ -17,12 +17,12 @@ from lab.chaos.order import BrokenPromise
 from lab.chaos.records import BEFORE
 from lab.chaos.repetitions import GAP
 from lab.chaos.verdict import What
-from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL
+from webhook_dispatcher.dispatch.suspension import SUSPENSION_LOOK
 from webhook_dispatcher.local.arrivals import Arrival
 
 EARLY = 1.0
 """Seconds by which two tries may come nearer to each other than an interval: the first may have come late."""
-LIFTED_WITHIN = SUSPENSION_INTERVAL.seconds
+LIFTED_WITHIN = SUSPENSION_LOOK.seconds
 
 Try = tuple[Arrival, Case]
 

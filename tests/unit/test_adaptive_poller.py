@@ -93,23 +93,23 @@ async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
     assert clock.elapsed() - began >= MIN_REST / 2  # the loop's timers are of whole milliseconds
 
 
-async def test_a_loop_that_was_kept_from_turning_is_behind(clock: FakeClock) -> None:
+async def test_a_loop_that_was_kept_from_turning_is_overloaded(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     asyncio.get_running_loop().call_soon(clock.advance, 3 * MAX_LATENESS)
     await poller.rest(0.0, asyncio.Event())
-    assert poller.is_behind
+    assert poller.is_overloaded
 
 
 async def test_one_quick_turn_after_a_slow_one_says_little() -> None:
     poller = AdaptivePoller(FakeClock(), LONGEST)
     poller.lateness = 3 * MAX_LATENESS
     await poller.rest(0.0, asyncio.Event())
-    assert poller.is_behind
+    assert poller.is_overloaded
     await poller.rest(0.0, asyncio.Event())
-    assert not poller.is_behind
+    assert not poller.is_overloaded
 
 
-async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_under_way() -> None:
+async def test_no_lanes_are_claimed_while_the_loop_is_overloaded_and_enough_are_under_way() -> None:
     harness = DispatcherHarness(max_lanes=2 * MAX_ACTIVE_LANES)
     harness.sender.gate = asyncio.Event()
     merchants = [f"m{number:03}" for number in range(MAX_ACTIVE_LANES + 1)]
@@ -122,7 +122,7 @@ async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_unde
             *(make_event(1100 + n, merchant) for n, merchant in enumerate(merchants[:-2]))
         )
         await harness.dispatcher.step(group)
-        harness.dispatcher._poller.is_behind = True
+        harness.dispatcher._poller.is_overloaded = True
         harness.database.insert(make_event(1201, merchants[-2]))
         await harness.dispatcher.step(group)
         assert harness.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES, (

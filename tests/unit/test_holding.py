@@ -122,7 +122,7 @@ def hold(faults: OwnFaults, merchants: list[str]) -> None:
     """Have merchants work, then fail alike."""
     for seen in (Answer(200), REFUSED, REFUSED):
         for merchant_id in merchants:
-            faults.learn(make_event(1, merchant_id), seen, faults._clock.elapsed())
+            faults.counts(make_event(1, merchant_id), seen, faults._clock.elapsed())
         faults._clock.advance(0.001)  # type: ignore[attr-defined]
     assert faults.held >= set(merchants)
 
@@ -167,7 +167,7 @@ async def test_every_other_probe_of_a_retry_is_of_one_that_worked_lately() -> No
     network.down.update(merchants)
     hold(harness.own_faults, COLLUDERS)
     for name in strangers:
-        harness.own_faults.learn(make_event(1, name), REFUSED, harness.clock.elapsed())
+        harness.own_faults.counts(make_event(1, name), REFUSED, harness.clock.elapsed())
     harness.owe_of(merchants, 1)
     for _ in range(2 * len(COLLUDERS)):
         harness.clock.advance(PROBE_INTERVAL)

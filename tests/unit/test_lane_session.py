@@ -133,7 +133,7 @@ def test_nothing_starts_once_trust_or_time_is_over(trusted_until: float, expires
     assert (session.may_start(49.9), session.may_start(50.0)) == (True, False)
 
 
-@pytest.mark.parametrize("end", [LaneSession.recall, LaneSession.expire, LaneSession.lose, LaneSession.end])
+@pytest.mark.parametrize("end", [LaneSession.recall, LaneSession.give_way, LaneSession.lose, LaneSession.end])
 def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], object]) -> None:
     session = make_session()
     end(session)
@@ -142,7 +142,7 @@ def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], obje
 
 def test_a_session_never_goes_back_to_an_earlier_state(session: LaneSession) -> None:
     states = []
-    for step in (session.recall, session.expire, session.end, session.recall, session.lose):
+    for step in (session.recall, session.give_way, session.end, session.recall, session.lose):
         step()
         states.append(session.state.name)
     assert states == ["ENDING", "ENDING", "OVER", "OVER", "OVER"]

@@ -45,7 +45,7 @@ class OwnFaultsHarness:
         started = self.clock.elapsed()
         self.wait(lasts)
         event = make_event(self.seq, merchant_id, attempts=attempts)
-        return self.faults.learn(event, seen, started)
+        return self.faults.counts(event, seen, started)
 
     def wait(self, seconds: float) -> None:
         """Let time pass, while the loop runs."""
@@ -156,10 +156,10 @@ def test_a_time_out_while_the_loop_stood_still_does_not_count(harness: OwnFaults
     harness.faults.beat()
     started = harness.clock.elapsed()
     harness.clock.advance(MAX_BEAT_INTERVAL + 1)
-    assert not harness.faults.learn(make_event(1), LATE, started)
+    assert not harness.faults.counts(make_event(1), LATE, started)
     harness.faults.beat()
-    assert not harness.faults.learn(make_event(2), LATE, started)
-    assert harness.faults.learn(make_event(3), Answer(500), started), "an answer is an answer"
+    assert not harness.faults.counts(make_event(2), LATE, started)
+    assert harness.faults.counts(make_event(3), Answer(500), started), "an answer is an answer"
     assert not harness.pauses()
 
 

@@ -155,7 +155,7 @@ def straggle(harness: WorkerHarness) -> None:
 
 def open_circuit(harness: WorkerHarness) -> None:
     ours = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
-    harness.own_faults.learn(make_event(99, "other"), ours, harness.clock.elapsed())
+    harness.own_faults.counts(make_event(99, "other"), ours, harness.clock.elapsed())
 
 
 End = Callable[[WorkerHarness], object]
@@ -164,7 +164,7 @@ ENDS: dict[str, End] = {
     "lose": lambda it: it.session.lose(),
     "distrust": lambda it: it.clock.advance(it.session.trusted_until - it.clock.elapsed()),
     "straggle": straggle,
-    "expire": lambda it: it.session.expire(),
+    "give way": lambda it: it.session.give_way(),
     "time out": lambda it: it.clock.advance(it.session.expires_at - it.clock.elapsed()),
     "open circuit": open_circuit,
 }

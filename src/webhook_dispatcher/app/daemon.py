@@ -39,7 +39,7 @@ from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
 from webhook_dispatcher.dispatch.sent_lately import LOOK_INTERVAL
-from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL, Suspension
+from webhook_dispatcher.dispatch.suspension import SUSPENSION_LOOK, Suspension
 from webhook_dispatcher.dispatch.sweep import (
     CORRECTION_INTERVAL,
     MEND_INTERVAL,
@@ -356,7 +356,7 @@ class Daemon:
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(CORRECTION_INTERVAL, correction.step, "clock.uncorrected"),
             loop(RECALL_INTERVAL, obeying, "recall.failed"),
-            loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
+            loop(SUSPENSION_LOOK, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
             loop(REPORT_INTERVAL, reporting.step, "notices.failed"),
             loop(HEARTBEAT_INTERVAL, self._pulse.step, "heartbeat.failed"),

@@ -23,14 +23,16 @@ from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signature
 from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, Outcome, judge, may_always
 
-REFUSALS = frozenset((400, 401, 403))
-"""Statuses that receivers answer with when they cannot verify a signature."""
+DOUBT_SIGNATURE = frozenset((400, 401, 403))
+"""Statuses that receivers answer with when they cannot verify a signature: ours is verified then, and where
+it is right the attempt has failed as by any other status."""
 KEY_WAIT = timedelta(seconds=5)
 """Until a secret that does not open is tried again: it may have been replaced meanwhile."""
 KEY_REPORT_TIME = 60.0
 """Seconds for which a key that is missing, or a secret that did not open, is reported."""
 ENDPOINT_WAIT = timedelta(seconds=30)
 """Until a due row whose merchant has no endpoint is claimed again, to see whether it has one now."""
+# Unsendable is final where the row is at fault. This is never judged: is_ours, so it does not count.
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 
 _log = structlog.get_logger()
@@ -127,7 +129,7 @@ class Attempter:
         if not self._own_faults.compare_clocks():
             return None  # its signature would be refused
         attempt, result = await self.make(event, endpoint, secrets, may_send)
-        if result is NOT_SENT or not self._own_faults.learn(event, result, started):
+        if result is NOT_SENT or not self._own_faults.counts(event, result, started):
             _log.warning(
                 "attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=result.detail
             )
@@ -178,7 +180,7 @@ class Attempter:
         if self._own_faults.signer_is_broken and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
         result = await self._sender.post(endpoint.url, event.headers(signed), body, may_send)
-        if result.status in REFUSALS and not is_signed(body, signed, secrets):
+        if result.status in DOUBT_SIGNATURE and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
         return result
 

@@ -233,7 +233,7 @@ class Dispatcher:
         None: they need not be counted, since there are enough for all, or no lane may be claimed.
         """
         may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
-        is_busy = self._poller.is_behind and self._active_lanes() >= MAX_ACTIVE_LANES
+        is_busy = self._poller.is_overloaded and self._active_lanes() >= MAX_ACTIVE_LANES
         fullness, max_lanes = self._memory.fullness, self._limits.max_lanes
         if not may_claim or is_busy or fullness >= 1:
             return 0, None

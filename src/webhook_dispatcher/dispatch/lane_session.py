@@ -19,6 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
+from operator import attrgetter
 
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
@@ -68,7 +69,7 @@ class SessionState(IntEnum):
     | state | from then on | begins when |
     | --- | --- | --- |
     | OPEN | its next event may be started, while the lease is trusted | the lane was leased |
-    | ENDING | nothing is started; the attempt in flight ends | recalled, lost, expired, or a straggler came |
+    | ENDING | nothing is started; the attempt in flight ends | recalled, lost, gave way; a straggler came |
     | OVER | the rest of the run is dropped; outcomes are written | nothing is in flight any more |
 
     A session is closed, and the next one may be opened, once its outcomes are written and the lane is
@@ -169,7 +170,7 @@ class LaneSession:
             self.read_seqs.add(event.seq)
             self.unfinished[event.seq] = len(event.object)
             self.memory.reserve(event)
-        self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
+        self.run = deque(sorted([*self.run, *new], key=attrgetter("seq"))) if self.run else deque(new)
 
     def missed_read(self) -> None:
         """Learn that a read failed: more may wait than was read."""
@@ -214,17 +215,22 @@ class LaneSession:
         self.free_since = attempt.finished_at - (late if late > PUNCTUAL else timedelta(0))
         return late
 
-    # Ending
+    # Ending. Once `expires_at` is reached, or the lease not trusted, the worker starts nothing more. Sooner a
+    # session ends, after the event in flight, by `notice` (a straggler), `recall`, `give_way`, `disown` or
+    # `lose`. Either way the worker then calls `end`. `defer` says from when on the lane may be claimed again.
 
     def _end_soon(self) -> None:
         self.state = max(self.state, SessionState.ENDING)
 
     def recall(self) -> None:
-        """End after the event in flight, because a command of an operator concerns the lane."""
+        """End after the event in flight: the database recalled the lane.
+
+        So do commands of operators and merchants, suspending and lifting it, and changes of endpoints.
+        """
         self._end_soon()
 
-    def expire(self) -> None:
-        """End after the event in flight; what is left waits until the lane is claimed again."""
+    def give_way(self) -> None:
+        """End after the event in flight, for lack of memory or over damage: another claim takes the rest."""
         self._end_soon()
         if self.unblocked is not None:
             self.unblocked.set()
@@ -232,7 +238,7 @@ class LaneSession:
     def disown(self) -> None:
         """Learn that what was read may not be there any more: end after the event in flight."""
         self.is_disowned = self.has_more = True
-        self.expire()
+        self.give_way()
 
     def lose(self) -> bool:
         """Learn that another process holds the lane now; True the first time."""
@@ -250,7 +256,7 @@ class LaneSession:
         if self.run:
             self.has_more = True
             # An event that was added back may lie below what has been read meanwhile.
-            self.complete_up_to = min(self.complete_up_to, min(map(_seq, self.run)) - 1)
+            self.complete_up_to = min(self.complete_up_to, min(event.seq for event in self.run) - 1)
         for event in self.run:
             self.unfinished.pop(event.seq, None)
             self.memory.free(event)
@@ -290,7 +296,3 @@ class LaneSession:
             0 if self.is_disowned else reach,
             self.wait_until,
         )
-
-
-def _seq(event: Event) -> int:
-    return event.seq

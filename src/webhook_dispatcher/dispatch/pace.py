@@ -151,7 +151,7 @@ class AdaptivePoller:
 
     max_rest: the poll interval, in seconds.
     lateness: by how many seconds the event loop was late at the end of the last rest's first part.
-    is_behind: the event loop is overloaded: its lateness exceeds MAX_LATENESS.
+    is_overloaded: the event loop's lateness exceeds MAX_LATENESS.
     """
 
     def __init__(self, clock: Clock, max_rest: float) -> None:
@@ -161,7 +161,7 @@ class AdaptivePoller:
         self._usual_gap = POLLS_PER_FIND * max_rest
         self._found_at = clock.elapsed() - self._usual_gap
         self.lateness = 0.0
-        self.is_behind = False
+        self.is_overloaded = False
 
     def found(self, at: float) -> None:
         """Learn that something was found: the usual gap becomes the mean of itself and the last gap."""
@@ -181,5 +181,5 @@ class AdaptivePoller:
         await sleep(self._min_rest)
         # A single rest that ended in time does not prove that the overload is over: the lateness halves.
         self.lateness = max(self._clock.elapsed() - started - self._min_rest, self.lateness / 2)
-        self.is_behind = self.lateness > MAX_LATENESS
+        self.is_overloaded = self.lateness > MAX_LATENESS
         await sleep(seconds - self._min_rest, wake)

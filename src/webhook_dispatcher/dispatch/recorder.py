@@ -397,7 +397,7 @@ class Recorder:
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else LOCKED_WAIT)
             if entry.session is not None and is_set_aside:
-                entry.session.expire()
+                entry.session.give_way()
             elif entry.session is not None:
                 entry.session.block()
             self._deferred.append(entry)

@@ -38,7 +38,7 @@ POLL = 0.2
 MIN_POLL = 0.02
 """The same after attempts were started; it doubles from look to look. Where more of a lane is due than
 it has slots, as in a mass retry, the next look fills them again: at POLL, that is ten a second at most."""
-REST_FACTOR = 4
+ROUND_REST_FACTOR = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
 MAX_START_WAIT = 0.5
 """Seconds between claim and start after which a row is rescheduled (contract 3: pause within a second)."""
@@ -131,7 +131,7 @@ class Retrier:
                     polls.reset()
                 else:
                     took = self._clock.elapsed() - began
-                    await self._stop.wait_at_most(REST_FACTOR * took if round_goes_on else polls.next())
+                    await self._stop.wait_at_most(ROUND_REST_FACTOR * took if round_goes_on else polls.next())
 
     async def step(self, group: asyncio.TaskGroup) -> Step:
         """Claim what is due and start its attempts in the group; raises StorageError."""

@@ -13,7 +13,7 @@ from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.domain.ports import Suspensions
 from webhook_dispatcher.telemetry.metrics import Metrics
 
-SUSPENSION_INTERVAL = Interval(5.0, limits_load=True)
+SUSPENSION_LOOK = Interval(5.0, limits_load=True)
 """Between two looks for merchants to be suspended, or to be sent to again."""
 MAX_CHANGED = 500
 """Lanes in one transaction."""

@@ -178,7 +178,7 @@ class Worker:
                 await self.fetch(sessions, stable)
             else:
                 for session in sessions:
-                    session.expire()  # the memory budget is used up: the lane is claimed again in its turn
+                    session.give_way()  # the memory budget is used up: the lane is claimed again in its turn
         finally:
             for session in sessions:
                 session.fetched()

@@ -9,6 +9,7 @@ from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _SUSPENDING = load("suspending")
+# Both of contract 2.8.
 MIN_EVENTS = 20
 """So many events must have been tried: one that is retried by hand again and again says little."""
 LATEST_ATTEMPTS = 200

@@ -125,7 +125,7 @@ class Controller:
                 if row is not None:
                     long_command = await self._begin(transaction, row)
         except StorageError as error:
-            await self._recover(row, error)
+            await self._reject_or_postpone(row, error)
             return True
         if row is not None:
             self._postponed.forget(command_id)
@@ -141,7 +141,7 @@ class Controller:
         else:
             await lock_control(transaction)
 
-    async def _recover(self, row: CommandRow | None, error: StorageError) -> None:
+    async def _reject_or_postpone(self, row: CommandRow | None, error: StorageError) -> None:
         """Reject a command whose own values were refused; postpone any other that failed, and raise."""
         if row is None:
             raise error

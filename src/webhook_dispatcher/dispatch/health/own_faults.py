@@ -151,8 +151,8 @@ class OwnFaults:
         self.signer_is_broken = self._signer is not None
         self.circuit_is_open = self.signer_is_broken or self._clock_is_off
 
-    def learn(self, event: Event, result: Answer | Failure, started: float) -> bool:
-        """Learn how an attempt ended. True: it counts, as the merchant's.
+    def counts(self, event: Event, result: Answer | Failure, started: float) -> bool:
+        """Learn how an attempt ended, and tell whether it counts, as the merchant's.
 
         started: clock reading in seconds when it began.
         """

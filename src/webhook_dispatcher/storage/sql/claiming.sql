@@ -1,5 +1,7 @@
 -- Finding lanes with work, leasing them, and reading what they owe. None of these waits for a lock, but
 -- create_lanes, for a lane that another transaction is making at the same moment.
+-- Here and in all files: `num_nulls(x) = 1` is `x IS NULL`, but no partial index serves it; `y = ANY(ARRAY[x])` is `y = x`,
+-- but rows are looked up by y's index and not joined. So statistics that are wrong cost nothing (ADR 0013).
 
 -- name: read_arrivals
 -- Read what was committed behind a cursor, how far the sequence has gone, and which transactions

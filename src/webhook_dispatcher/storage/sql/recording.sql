@@ -55,7 +55,7 @@ turn AS MATERIALIZED (
     FROM unnest($18::text[], $19::bigint[], $20::boolean[], $21::timestamptz[], $22::bigint[], $23::timestamptz[])
         AS entry (merchant_id, epoch, is_over, wait_until, reach, server_started_at)
 ),
-held AS MATERIALIZED (
+locked_lane AS MATERIALIZED (
     SELECT lane.merchant_id, lane.epoch, lane.last_success_at
     FROM webhook.lane
     WHERE lane.merchant_id = ANY($2::text[] || $18::text[])
@@ -65,7 +65,7 @@ held AS MATERIALIZED (
 owed AS MATERIALIZED (
     SELECT batch.*
     FROM batch
-    INNER JOIN held ON held.merchant_id = batch.merchant_id
+    INNER JOIN locked_lane ON locked_lane.merchant_id = batch.merchant_id
     CROSS JOIN LATERAL (
         SELECT
         FROM webhook.outbox
@@ -74,7 +74,7 @@ owed AS MATERIALIZED (
             AND CASE
                 WHEN (outbox.id, outbox.merchant_id) <> (batch.event_id, batch.merchant_id) THEN false
                 WHEN batch.is_retry THEN outbox.claim = batch.fence
-                ELSE outbox.due_at IS NULL AND held.epoch = batch.fence
+                ELSE outbox.due_at IS NULL AND locked_lane.epoch = batch.fence
             END
         FOR UPDATE SKIP LOCKED
     ) AS locked
@@ -155,7 +155,7 @@ progress AS MATERIALIZED (
             AS before_unwritten,
         min(batch.due_at) FILTER (WHERE batch.state IS NULL AND owed.seq IS NOT NULL)
             AS due_at,
-        bool_or(batch.is_retry AND owed.seq IS NOT NULL) AS frees_a_place,
+        bool_or(batch.is_retry AND owed.seq IS NOT NULL) AS frees_a_slot,
         -- What attempts say of their merchant; not those that could not even be made.
         max(owed.started_at + owed.duration_ms * interval '1 millisecond')
             FILTER (WHERE owed.outcome = 'delivered') AS succeeded_at,
@@ -167,16 +167,16 @@ progress AS MATERIALIZED (
 ),
 plan AS MATERIALIZED (
     SELECT
-        held.merchant_id,
-        coalesce(turn.epoch = held.epoch AND turn.server_started_at = pg_postmaster_start_time(), false) AS is_ours,
+        locked_lane.merchant_id,
+        coalesce(turn.epoch = locked_lane.epoch AND turn.server_started_at = pg_postmaster_start_time(), false) AS is_ours,
         turn.is_over AND coalesce(progress.is_written, true) AS is_over,
         turn.wait_until,
         least(turn.reach, progress.before_unwritten) AS reach,
         -- Where a slot was freed, whatever is due next may use it.
-        least(progress.due_at, CASE WHEN progress.frees_a_place THEN (
+        least(progress.due_at, CASE WHEN progress.frees_a_slot THEN (
             SELECT outbox.due_at
             FROM webhook.outbox
-            WHERE outbox.merchant_id = held.merchant_id AND outbox.due_at IS NOT NULL
+            WHERE outbox.merchant_id = locked_lane.merchant_id AND outbox.due_at IS NOT NULL
             ORDER BY outbox.due_at
             LIMIT 1
         ) END) AS due_at,
@@ -185,16 +185,17 @@ plan AS MATERIALIZED (
         (SELECT max(failed.at) FROM unnest(progress.failed_ats) AS failed (at)) AS failed_at,
         since_success.failing_since,
         since_success.failures
-    FROM held
-    LEFT JOIN turn ON turn.merchant_id = held.merchant_id
-    LEFT JOIN progress ON progress.merchant_id = held.merchant_id
+    FROM locked_lane
+    LEFT JOIN turn ON turn.merchant_id = locked_lane.merchant_id
+    LEFT JOIN progress ON progress.merchant_id = locked_lane.merchant_id
     CROSS JOIN LATERAL (
         SELECT min(failed.at) AS failing_since, count(*) AS failures
         FROM unnest(progress.failed_ats) AS failed (at)
-        WHERE (failed.at > greatest(held.last_success_at, progress.succeeded_at)) IS NOT FALSE
+        WHERE (failed.at > greatest(locked_lane.last_success_at, progress.succeeded_at)) IS NOT FALSE
     ) AS since_success
 ),
 updated AS (
+    -- Of lanes that go on, this is the renewal of the lease: there is no other.
     UPDATE webhook.lane
     SET
         -- What a command has reopened in order may lie below what a recalled session has reached, and a lane
@@ -303,7 +304,7 @@ WHERE
 -- $13 response_excerpt text
 -- row: is_settled boolean
 -- order: one row; not settled where an owed row or its lane is locked by somebody: write it again
-WITH held AS MATERIALIZED (
+WITH locked_lane AS MATERIALIZED (
     SELECT lane.merchant_id
     FROM webhook.lane
     WHERE lane.merchant_id = $3 AND $11
@@ -318,7 +319,7 @@ owed AS MATERIALIZED (
         -- What was delivered and is to be sent once more is not done by an attempt that was made before.
         AND (outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4)
         AND (
-            EXISTS (SELECT FROM held)
+            EXISTS (SELECT FROM locked_lane)
             OR NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = $3)
         )
     FOR UPDATE SKIP LOCKED

@@ -1,5 +1,6 @@
 -- Claiming due rows outside the order: retries and whatever was asked for by hand.
 -- Locking, claiming and planning are one transaction, each with a snapshot of its own.
+-- Suspended lanes are left out (`suspended_at IS NULL`): suspending.sql tries one retry of each once an interval (contract 2.8).
 
 -- name: find_due_lanes
 -- Name lanes that have something due, the longest due first, behind one that was named before.
