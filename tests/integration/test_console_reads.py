@@ -450,9 +450,9 @@ async def test_a_preview_counts_what_the_command_line_counts(
     await console.db.execute("UPDATE webhook.lane SET failing_since = $1 WHERE merchant_id = 'm'", now)
     await console.db.execute("UPDATE webhook.outbox SET attempts = 7 + seq % 2, attempts_by_hand = 1")
     for kinds, leave_out in product(RECOVERIES, ((), ("last_attempts",), ("failing",), tuple(LeaveOut))):
-        wanted = Recover(
-            merchant_id, now - timedelta(hours=1), now, 1000, *kinds, leave_out=tuple(map(str, leave_out))
-        )
+        left_out = tuple(map(str, leave_out))
+        hour_ago = now - timedelta(hours=1)
+        wanted = Recover(merchant_id, hour_ago, now, 1000, *kinds, leave_out=left_out, retries=7)
         shown, said = (
             await previews.recovery(console.viewer, wanted),
             await command_line.preview_recovery(wanted),

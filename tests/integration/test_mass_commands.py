@@ -70,7 +70,7 @@ async def log(
 
 async def command(storage: StorageHarness, merchant: str | None = "m", **changes: object) -> Recover:
     now = await storage.now()
-    facts = {"since": now - timedelta(minutes=30), "until": now, "limit": 1000} | changes
+    facts = {"since": now - timedelta(minutes=30), "until": now, "limit": 1000, "retries": 7} | changes
     return Recover(merchant, **facts)  # type: ignore[arg-type]
 
 

@@ -159,3 +159,12 @@ def test_whatever_was_written_is_parsed_or_rejected(
 def test_a_name_that_is_none_of_ours_never_becomes_a_label() -> None:
     assert [make(name).label for name in COMMANDS] == list(CommandName)
     assert make("m' or whatever").label == "unknown"
+
+
+def test_no_attempt_is_taken_for_the_last_without_a_schedule() -> None:
+    wanted = parse_command(make("recover", "m", leave_out=["last_attempts"]))
+    assert isinstance(wanted, Recover)
+    with pytest.raises(ValueError, match="depends on the schedule"):
+        print(wanted.below_attempts)
+    assert replace(wanted, retries=3).below_attempts == 3
+    assert replace(wanted, leave_out=()).below_attempts is None

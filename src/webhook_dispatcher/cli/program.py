@@ -22,7 +22,10 @@ EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 
 
 def _control_commands(*group: str) -> dict[str, LateCommand]:
-    """Return what the command line offers of the control table's commands, in one group or at the top."""
+    """Return what the command line offers of the control table's commands, in one group or at the top.
+
+    A command's function is called by its name: `ask_retry_failed`, in the module that its CommandLine names.
+    """
     return {
         line.path[-1]: LateCommand(f"{line.module}.ask_{name}", line.summary, line.example, line.help)
         for name, spec in CONTROL_COMMANDS.items()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.amounts import printable
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
-from webhook_dispatcher.domain.command import CommandFacts
+from webhook_dispatcher.domain.command import CommandFacts, CommandName, CommandStatus
 from webhook_dispatcher.domain.delivery import MAX_AHEAD, AttemptView, DeliveryFacts, EventFacts, Pause
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
@@ -498,7 +498,7 @@ def failed_because(facts: EventFacts) -> Said:
 
 
 def _cancelled(facts: EventFacts) -> Said:
-    done = [c for c in facts.commands if c.command == "cancel" and c.status == "done"]
+    done = [c for c in facts.commands if c.command == CommandName.CANCEL and c.status == CommandStatus.DONE]
     count = facts.delivery.attempts
     if not done:
         return said("because_cancelled", count=count)

@@ -22,7 +22,7 @@ from webhook_dispatcher.domain.verdict import Outcome
 
 WORTH_TELLING = timedelta(seconds=1)
 """A wait for the first attempt is told only if it was at least so long."""
-COMMANDS = ("retry", "cancel", "retry_failed", "recover", "skip", "pause", "resume")
+TOLD = ("retry", "cancel", "retry_failed", "recover", "skip", "pause", "resume")
 """Commands that a delivery's story has sentences for; others are called by their names."""
 
 
@@ -114,7 +114,7 @@ def _command(command: CommandFacts) -> Moment:
         "number": str(command.id),
         "status": Word("command_status", command.status),
     }
-    if command.command in COMMANDS:
+    if command.command in TOLD:
         told = said(f"moment_{command.command}", **given)
     else:
         told = said("moment_command", command=Word("command", command.command), **given)

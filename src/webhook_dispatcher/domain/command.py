@@ -15,7 +15,6 @@ from uuid import UUID
 
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
-from webhook_dispatcher.domain.schedule import DEFAULT_DELAYS
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
@@ -246,8 +245,8 @@ class Recover:
 
     Finished deliveries are those that finished within [since, until); waiting ones were created before until.
     states: of RECOVERABLE. types: of these event types only; None: of all. charge: of this charge only.
-    leave_out: of LeaveOut. created_at: of the command; who fails by then fails now. retries: of the schedule;
-        the last attempt follows as many of it.
+    leave_out: of LeaveOut. created_at: of the command; who fails by then fails now. retries: of the schedule,
+        which a row does not say: the last attempt follows as many of it. None: nobody asks for that.
     """
 
     merchant_id: str | None
@@ -259,7 +258,7 @@ class Recover:
     charge: str | None = None
     leave_out: tuple[str, ...] = ()
     created_at: datetime = LONG_AGO
-    retries: int = len(DEFAULT_DELAYS)
+    retries: int | None = None
 
     @property
     def failing_since(self) -> datetime | None:
@@ -269,7 +268,11 @@ class Recover:
     @property
     def below_attempts(self) -> int | None:
         """How many attempts of the schedule what waits must have fewer of; None: any."""
-        return self.retries if LeaveOut.LAST_ATTEMPTS in self.leave_out else None
+        if LeaveOut.LAST_ATTEMPTS not in self.leave_out:
+            return None
+        if self.retries is None:
+            raise ValueError("which attempt is the last depends on the schedule")
+        return self.retries
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
@@ -405,6 +408,7 @@ class CommandSpec:
     needs: columns and arguments without which it is rejected (markdown, as all below); "or" between choices.
     takes: those it may have besides. effect: what it does. result: what it brings.
     cli: None where the command line does not offer the command.
+    counted_as: of a mass command, the fact of its result that counts what it has done; None: it is none.
     """
 
     from_row: Callable[[CommandRow], Command]
@@ -413,10 +417,18 @@ class CommandSpec:
     effect: str
     result: str = ""
     cli: CommandLine | None = None
+    counted_as: str | None = None
+
+    @property
+    def is_mass(self) -> bool:
+        """Tell whether it is for many deliveries at once, chunk by chunk; then it can be stopped."""
+        return self.counted_as is not None
 
 
 _EXAMPLE_EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 
+# SQL names commands, too, where it asks whether one is a brake (control.sql), a mass command (schema.sql's
+# stop_command, console_delivery.sql), a pause (in all that shows one), or a merchant's to give (schema.sql).
 COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
     {
         CommandName.RETRY: CommandSpec(
@@ -451,6 +463,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
                 "time.",
                 "deliveries retry-failed --merchant merchant-1 --since PT6H",
             ),
+            counted_as="retried",
         ),
         CommandName.RECOVER: CommandSpec(
             Recover.from_row,
@@ -475,6 +488,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
                 "Shows how many these are, and what is left out of them, and asks. `commands stop` ends it.",
                 "recover",
             ),
+            counted_as="recovered",
         ),
         CommandName.SKIP: CommandSpec(
             Skip.from_row,
@@ -493,6 +507,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
                 "Shows how many these are, and asks. `commands stop` ends it.",
                 "recover",
             ),
+            counted_as="skipped",
         ),
         CommandName.TEST_EVENT: CommandSpec(
             TestEvent.from_row,

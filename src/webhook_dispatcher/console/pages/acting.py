@@ -13,13 +13,12 @@ from webhook_dispatcher.console.rendering import label, reason
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.diagnosis.said import Word
 from webhook_dispatcher.diagnosis.vocabulary import is_known
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.command import COMMANDS, CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.console.commands import CommandRow
 
 MAX_NUMBER = 2**63 - 1
-MASS_COMMANDS = frozenset({CommandName.RETRY_FAILED, CommandName.RECOVER, CommandName.SKIP})
 ASKING = frozenset({CommandName.RETRY, CommandName.RETRY_FAILED, CommandName.RECOVER})
 """Commands that ask for attempts."""
 COUNTED = "counted"
@@ -41,7 +40,6 @@ WORDS: Mapping[str, str] = {
     "leave_out": "left_out",
 }
 """Which closed list the values of a fact are of."""
-_DONE = {CommandName.RETRY_FAILED: "retried", CommandName.RECOVER: "recovered", CommandName.SKIP: "skipped"}
 
 
 def command_number(text: str) -> int | None:
@@ -55,6 +53,11 @@ def wanted_number(text: str) -> int:
     if (number := command_number(text)) is None:
         raise HttpError(404, "no_command")
     return number
+
+
+def is_mass(command: CommandRow) -> bool:
+    """Tell whether a command is for many deliveries, as far as this version knows it."""
+    return command.command in COMMANDS and COMMANDS[command.command].is_mass
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ def matched_of(command: CommandRow) -> int | None:
 
 def done_of(command: CommandRow) -> int | None:
     """Count what a mass command has done so far."""
-    found = (command.result or {}).get(_DONE.get(command.command, ""))  # type: ignore[call-overload]
+    spec = COMMANDS.get(command.command)
+    found = (command.result or {}).get(spec.counted_as) if spec and spec.counted_as else None
     return found if isinstance(found, int) else None
 
 

@@ -157,7 +157,7 @@ class CommandPages:
             "command": command,
             "status_badge": acting.status_badge(command, request.reader),
             "is_final": command.is_final,
-            "is_stoppable": command.command in acting.MASS_COMMANDS and not command.is_final,
+            "is_stoppable": acting.is_mass(command) and not command.is_final,
             "came_of_it": acting.came_of(command, request.reader),
             "is_moving": not command.is_final or self._may_settle(command),
             "progress": acting.progress_of(command),
