@@ -125,11 +125,11 @@ class Daemon:
     def _serve_operators(
         self, address: str, registry: CollectorRegistry, readiness: Readiness, notes: Readiness
     ) -> OpsServer:
-        ProcessMetrics(registry, [self._settings.shard_name], self._count, self._clock.unix())
-        return OpsServer(address, registry, readiness, notes)
+        def count(_shard: str | None, state: ProcessState) -> int:
+            return int(state is (ProcessState.NOT_READY if self.readiness() else ProcessState.READY))
 
-    def _count(self, _shard: str | None, state: ProcessState) -> int:
-        return int(state is (ProcessState.NOT_READY if self.readiness() else ProcessState.READY))
+        ProcessMetrics(registry, [self._settings.shard_name], count, self._clock.unix())
+        return OpsServer(address, registry, readiness, notes)
 
     @property
     def ops_port(self) -> int | None:
@@ -193,19 +193,20 @@ class Daemon:
             self._instance = enter_now(Instance(settings.instance_dir, self._owner, served))
         guard = Guard(settings.egress_policy())
         sender = await stack.enter_async_context(make_sender(settings, guard))
+        host = socket.gethostname()
         self._build(
-            PostgresClaims(claiming, self._owner),
-            PostgresRecords(recording),
-            PostgresControls(upkeep),
-            PostgresControls(control),
-            PostgresClaims(control, self._owner),
-            PostgresUpkeep(upkeep),
-            PostgresSuspensions(upkeep),
-            PostgresNotices(upkeep),
-            PostgresHeartbeats(upkeep, self._owner, socket.gethostname(), __version__, published(settings)),
-            partial(lost.note, upkeep),
-            sender,
-            guard,
+            claims=PostgresClaims(claiming, self._owner),
+            records=PostgresRecords(recording),
+            controls=PostgresControls(upkeep),
+            brakes=PostgresControls(control),
+            recalls=PostgresClaims(control, self._owner),
+            upkeep=PostgresUpkeep(upkeep),
+            suspensions=PostgresSuspensions(upkeep),
+            notices=PostgresNotices(upkeep),
+            heartbeats=PostgresHeartbeats(upkeep, self._owner, host, __version__, published(settings)),
+            note_lost=partial(lost.note, upkeep),
+            sender=sender,
+            guard=guard,
         )
         self._waits_for = []
         machine.tune_collector()
@@ -259,6 +260,7 @@ class Daemon:
 
     def _build(
         self,
+        *,
         claims: PostgresClaims,
         records: PostgresRecords,
         controls: PostgresControls,

@@ -39,6 +39,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State, render_instant
+from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import Administration, ControlRequest
 
 TOLD = ("id", "command", "status", "handled_at", "result", "error_code", "error_message")
@@ -303,7 +304,7 @@ def report(view: CommandView, as_json: bool) -> None:
     if (
         view.command == CommandName.TEST_EVENT
         and view.status == CommandStatus.DONE
-        and _outcome(view) != "delivered"
+        and (view.result or {}).get("outcome") != Outcome.DELIVERED
     ):
         raise typer.Exit(1)
 
@@ -315,7 +316,3 @@ def _told(view: CommandView) -> dict[str, object]:
 def _as_options(view: CommandView) -> str:
     """Write why a command was rejected; what SQL calls args.force is --force here."""
     return _ARGUMENT.sub(r"--\1", shown(view.error_message))
-
-
-def _outcome(view: CommandView) -> object:
-    return (view.result or {}).get("outcome")

@@ -195,7 +195,7 @@ def _explain_turn(facts: EventFacts, told: Explanation) -> None:
     """Say what comes before it: events of one merchant are first attempted one after the other."""
     now = facts.circumstances
     key = "ahead_or_more" if now.ahead >= MAX_AHEAD else "ahead"
-    told.why += [said(key, count=min(now.ahead, MAX_AHEAD), merchant=_merchant(facts))]
+    told.why += [said(key, count=min(now.ahead, MAX_AHEAD), merchant=facts.delivery.merchant_id)]
     if now.head_seq is not None and now.head_created_at is not None:
         told.why += [
             said(
@@ -212,7 +212,7 @@ def _explain_turn(facts: EventFacts, told: Explanation) -> None:
 def _advise_on_merchant(facts: EventFacts) -> list[Advice]:
     return [
         Advice(said("to_test"), Action.TEST_EVENT),
-        Advice(said("to_list_waiting", merchant=_merchant(facts)), Action.LIST_WAITING),
+        Advice(said("to_list_waiting", merchant=facts.delivery.merchant_id), Action.LIST_WAITING),
     ]
 
 
@@ -274,7 +274,7 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
         told.why += [said("all_paused", by=_by(facts, facts.general_pause))]
         told.advice += [Advice(said("to_resume_all"), Action.RESUME_ALL)]
     if now.is_paused:
-        told.why += [said("paused", merchant=_merchant(facts), by=_by(facts, facts.merchant_pause))]
+        told.why += [said("paused", merchant=facts.delivery.merchant_id, by=_by(facts, facts.merchant_pause))]
         told.advice += [Advice(said("to_resume"), Action.RESUME)]
     if now.suspended_at is not None:
         told.why += [_suspended(facts, now.suspended_at)]
@@ -286,18 +286,18 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
         told.why += [_missing_endpoint(facts, rules)]
         told.advice += [Advice(said("to_give_endpoint"), Action.SET_ENDPOINT)]
     elif rules.secret_fault is not None and not now.is_held:
-        told.why += [said("secret_unopened", merchant=_merchant(facts), fault=rules.secret_fault)]
+        told.why += [said("secret_unopened", merchant=facts.delivery.merchant_id, fault=rules.secret_fault)]
         told.advice += [Advice(said("to_see_keys"), Action.CHECK)]
     is_barred = len(told.why) > before
     if rules.secret_unread is not None and now.url is not None and not is_barred and not now.is_held:
-        told.why += [said("secret_unread", merchant=_merchant(facts), fault=rules.secret_unread)]
+        told.why += [said("secret_unread", merchant=facts.delivery.merchant_id, fault=rules.secret_unread)]
     return is_barred
 
 
 def _suspended(facts: EventFacts, suspended_at: datetime) -> Said:
     now = facts.circumstances
     since: dict[str, Fact] = {
-        "merchant": _merchant(facts),
+        "merchant": facts.delivery.merchant_id,
         "at": suspended_at,
         "ago": _ago(facts, suspended_at),
     }
@@ -311,10 +311,10 @@ def _missing_endpoint(facts: EventFacts, rules: Rules) -> Said:
     removed_at = now.endpoint_removed_at
     ends_at = created_at + rules.hold
     if removed_at is not None and created_at <= removed_at:
-        return said("endpoint_removed", merchant=_merchant(facts), at=removed_at)
+        return said("endpoint_removed", merchant=facts.delivery.merchant_id, at=removed_at)
     if ends_at <= now.now:
-        return said("endpoint_missed", merchant=_merchant(facts), until=ends_at)
-    return said("endpoint_awaited", merchant=_merchant(facts), until=ends_at, hold=rules.hold)
+        return said("endpoint_missed", merchant=facts.delivery.merchant_id, until=ends_at)
+    return said("endpoint_awaited", merchant=facts.delivery.merchant_id, until=ends_at, hold=rules.hold)
 
 
 def _after_barriers(facts: EventFacts, is_barred: bool) -> list[Said]:
@@ -453,7 +453,7 @@ def _refused_since_rotation(facts: EventFacts) -> list[Said]:
     since = [attempt for attempt in facts.latest if attempt.started_at >= at]
     if not accepted_at < at <= failing_since or not since or any(made.status != 401 for made in since):
         return []
-    return [said("refused_since_rotation", merchant=_merchant(facts), at=at)]
+    return [said("refused_since_rotation", merchant=facts.delivery.merchant_id, at=at)]
 
 
 def _explain_failed(facts: EventFacts, told: Explanation) -> None:
@@ -555,10 +555,6 @@ def _resuming(facts: EventFacts) -> list[Advice]:
     if facts.circumstances.suspended_at is None:
         return []
     return [Advice(said("to_resume_first"), Action.RESUME)]
-
-
-def _merchant(facts: EventFacts) -> str:
-    return facts.delivery.merchant_id
 
 
 def _text(value: str | None) -> str:
