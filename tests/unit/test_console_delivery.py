@@ -1,14 +1,14 @@
 """A delivery's page: the head of its request."""
 
 from tests.unit.test_timeline import DELIVERY
-from webhook_dispatcher import __version__
 from webhook_dispatcher.console.pages.delivery import headers_of
+from webhook_dispatcher.version import USER_AGENT
 
 
 def test_the_head_of_a_request_is_shown_with_the_form_of_its_signature() -> None:
     assert dict(headers_of(DELIVERY, "https://m.example/hooks")) == {
         "POST": "https://m.example/hooks",
-        "User-Agent": f"webhook-dispatcher/{__version__}",
+        "User-Agent": USER_AGENT,
         "Content-Type": "application/json; charset=utf-8",
         "Service-Event-Id": str(DELIVERY.event_id),
         "Service-Event-Type": "charge.created",
