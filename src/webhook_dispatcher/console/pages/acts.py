@@ -88,14 +88,41 @@ class Scope:
         """The charge that it is about; None for all."""
         return self.fields.charge or None
 
+    def retry_args(self) -> dict[str, Any]:
+        """Return the args of `retry_failed`."""
+        return {**self._since_args(), "until": self.until.isoformat()}
+
+    def recover_args(self) -> dict[str, Any]:
+        """Return the args of `recover`."""
+        return {
+            **self.retry_args(),
+            **({"states": list(self.states)} if self.states != RECOVERED_BY_DEFAULT else {}),
+            **({"leave_out": list(self.leave_out)} if self.leave_out else {}),
+            **self._which_args(),
+        }
+
+    def skip_args(self) -> dict[str, Any]:
+        """Return the args of `skip`."""
+        of_all = {} if self.merchant else {"all": True}
+        return {**self._since_args(), "before": self.until.isoformat(), **self._which_args(), **of_all}
+
+    def _since_args(self) -> dict[str, Any]:
+        return {} if self.since is None else {"since": self.since.isoformat()}
+
+    def _which_args(self) -> dict[str, Any]:
+        return {
+            **({"types": list(self.types)} if self.types else {}),
+            **({"charge": self.charge} if self.charge else {}),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class MassAct:
     """A command for all that match. fields: of the filter, which it understands. states: that it can be of.
 
-    args: of the command. needs_since: of all merchants it has a beginning in time. offers: those of the
-    states that are chosen at first, where people choose; they choose then, too, what is left out. None: it is
-    about all of them.
+    args: of the command. needs_since: of all merchants it has a beginning in time. chosen_first: the states
+    that are ticked at first, where people choose; they choose then, too, what is left out. None: it is about
+    all of them.
     """
 
     command: CommandName
@@ -104,41 +131,12 @@ class MassAct:
     args: Callable[[Scope], dict[str, Any]]
     is_destructive: bool = False
     needs_since: bool = True
-    offers: tuple[str, ...] | None = None
+    chosen_first: tuple[str, ...] | None = None
 
     @property
     def chooses_states(self) -> bool:
         """Tell whether people choose states, and what is left out."""
-        return self.offers is not None
-
-
-def _since_args(scope: Scope) -> dict[str, Any]:
-    return {} if scope.since is None else {"since": scope.since.isoformat()}
-
-
-def _retry_args(scope: Scope) -> dict[str, Any]:
-    return {**_since_args(scope), "until": scope.until.isoformat()}
-
-
-def _which_args(scope: Scope) -> dict[str, Any]:
-    return {
-        **({"types": list(scope.types)} if scope.types else {}),
-        **({"charge": scope.charge} if scope.charge else {}),
-    }
-
-
-def _recover_args(scope: Scope) -> dict[str, Any]:
-    return {
-        **_retry_args(scope),
-        **({"states": list(scope.states)} if scope.states != RECOVERED_BY_DEFAULT else {}),
-        **({"leave_out": list(scope.leave_out)} if scope.leave_out else {}),
-        **_which_args(scope),
-    }
-
-
-def _skip_args(scope: Scope) -> dict[str, Any]:
-    of_all = {} if scope.merchant else {"all": True}
-    return {**_since_args(scope), "before": scope.until.isoformat(), **_which_args(scope), **of_all}
+        return self.chosen_first is not None
 
 
 MASS: Mapping[str, MassAct] = {
@@ -146,24 +144,82 @@ MASS: Mapping[str, MassAct] = {
         CommandName.RECOVER,
         frozenset({"merchant", "state", "type", "charge", "since", "until", "time"}),
         tuple(map(str, RECOVERED_BY_DEFAULT)),
-        _recover_args,
-        offers=tuple(map(str, SENT_AGAIN)),
+        Scope.recover_args,
+        chosen_first=tuple(map(str, SENT_AGAIN)),
     ),
     "retry_all": MassAct(
         CommandName.RETRY_FAILED,
         frozenset({"merchant", "state", "since", "until", "time"}),
         (State.FAILED,),
-        _retry_args,
+        Scope.retry_args,
     ),
     "skip_all": MassAct(
         CommandName.SKIP,
         frozenset({"merchant", "type", "charge", "since", "until", "time"}),
         (State.PENDING, State.PENDING_RETRY),
-        _skip_args,
+        Scope.skip_args,
         is_destructive=True,
         needs_since=False,
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What is asked for apart from the states. field: in the form; empty where it is only said."""
+
+    field: str
+    value: str
+    text: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowForm:
+    """The form that changes a window in time and its states.
+
+    local: the filter with the reader's times. times: the text about which times are meant; empty: none.
+    presets: texts and paths. states: each with its text, and whether it is chosen.
+    """
+
+    local: FilterFields
+    is_chosen_anew: bool
+    times: str
+    presets: Sequence[tuple[str, str]]
+    states: Sequence[tuple[str, str, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class ActView:
+    """What act.html shows: an act that is refused, or what it will do.
+
+    key: of its texts. refused: why it is. fields: hidden ones of the form that gives the commands.
+    count: of deliveries; total: the same as a text.
+    Of ticked deliveries: events, as ids and paths; left_out: how many an act is not possible for.
+    Of all that match: since, until: what is previewed. scope: the fields of the filter that are only shown.
+    counts, types, merchants: names, and numbers as texts.
+    """
+
+    key: str
+    back: str
+    refused: str = ""
+    fields: Sequence[tuple[str, str]] = ()
+    count: int = 0
+    is_destructive: bool = False
+    events: Sequence[tuple[str, str]] = ()
+    left_out: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+    scope: Sequence[tuple[str, str]] = ()
+    window: WindowForm | None = None
+    offers: Sequence[Offer] = ()
+    counts: Sequence[tuple[str, str]] = ()
+    types: Sequence[tuple[str, str]] = ()
+    merchants: Sequence[tuple[str, str]] = ()
+    more_merchants: int = 0
+    total: str = ""
+    is_none: bool = False
+    is_about_all: bool = False
 
 
 class ActRefused(Exception):
@@ -197,33 +253,22 @@ class ActPages:
             return _refused(name, said(request, error), back)
 
     async def _of_ticked(self, request: Request, name: str, ticked: Sequence[str], back: str) -> Page:
-        all_ticked = _chosen(request, ticked)
+        all_ticked = _ticked_ids(request, ticked)
         states = await self.previews.states(request.key, all_ticked)
         chosen = [event for event in all_ticked if states.get(event) in POSSIBLE[name]]
         if not chosen:
             raise ActRefused(texts.say("act.none_possible", request.reader.language))
-        facts = {
-            "key": f"act.{name}",
-            "refused": "",
-            "back": back,
-            "scope": [],
-            "window": None,
-            "beside": [],
-            "merchants": [],
-            "more_merchants": 0,
-            "is_none": False,
-            "total": "",
-            "events": [(str(event), delivery_path(event)) for event in chosen],
-            "counts": [],
-            "types": [],
-            "fields": [("act", name), *(("event", str(event)) for event in chosen)],
-            "count": len(chosen),
-            "left_out": len(all_ticked) - len(chosen),
-            "is_about_all": False,
-            "is_destructive": name == "cancel",
-            "frozen_at": None,
-        }
-        return Page("act.html", facts)
+        return _page(
+            ActView(
+                f"act.{name}",
+                back,
+                fields=[("act", name), *(("event", str(event)) for event in chosen)],
+                count=len(chosen),
+                is_destructive=name == "cancel",
+                events=[(str(event), delivery_path(event)) for event in chosen],
+                left_out=len(all_ticked) - len(chosen),
+            )
+        )
 
     async def _of_all(self, request: Request, name: str, fields: FilterFields, back: str) -> Page:
         act = _mass_act(request, name, fields)
@@ -232,41 +277,32 @@ class ActPages:
             fields = replace(fields, since=(now - RECENT).isoformat())
         scope = _scope(request, act, fields, request.query, now)
         preview = await self._count(request, act, scope)
-        facts = {
-            "key": f"act.{name}",
-            "refused": "",
-            "back": back,
-            "scope": _said_scope(request, act, fields),
-            "window": _window(request, name, act, scope, now),
-            "beside": _beside(request, act, scope, preview),
-            "since": scope.since,
-            "events": [],
-            "counts": [
-                (_kind(request, kind), _shown(request, count, preview.has_more))
-                for kind, count in preview.kinds.items()
-            ],
-            "types": [
-                (name, _shown(request, count, preview.has_more))
-                for name, count in (preview.types or {}).items()
-            ],
-            "total": _shown(request, preview.total, preview.has_more),
-            "merchants": [
-                (merchant, _shown(request, count, preview.has_more))
-                for merchant, count in preview.merchants.items()
-            ],
-            "more_merchants": preview.more_merchants,
-            "is_none": not preview.total and not preview.has_more,
-            "fields": [
-                *_kept(name, act, scope),
-                *([] if preview.has_more else [(acting.COUNTED, str(preview.total))]),
-            ],
-            "count": preview.total,
-            "left_out": 0,
-            "is_about_all": scope.merchant is None,
-            "is_destructive": act.is_destructive,
-            "frozen_at": scope.until,
-        }
-        return Page("act.html", facts)
+
+        def numbers(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+            return [(each, _number(request, count, preview.has_more)) for each, count in counts.items()]
+
+        hidden = _hidden_fields(name, act, scope)
+        return _page(
+            ActView(
+                f"act.{name}",
+                back,
+                fields=hidden if preview.has_more else [*hidden, (acting.COUNTED, str(preview.total))],
+                count=preview.total,
+                is_destructive=act.is_destructive,
+                since=scope.since,
+                until=scope.until,
+                scope=_shown_fields(request, act, fields),
+                window=_window_form(request, name, act, scope, now),
+                offers=_offers(request, act, scope, preview),
+                counts=[(_kind_label(request, kind), number) for kind, number in numbers(preview.kinds)],
+                types=numbers(preview.types or {}),
+                merchants=numbers(preview.merchants),
+                more_merchants=preview.more_merchants,
+                total=_number(request, preview.total, preview.has_more),
+                is_none=not preview.total and not preview.has_more,
+                is_about_all=scope.merchant is None,
+            )
+        )
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.unix(), UTC)
@@ -298,7 +334,7 @@ class ActPages:
             return _refused(name, said(request, error), back)
 
     async def _give_each(self, request: Request, command: CommandName) -> Response:
-        chosen = _chosen(request, list(request.form.get("event", ())))
+        chosen = _ticked_ids(request, list(request.form.get("event", ())))
         for event in chosen:
             number = await self.actions.give_command(request.key, command, event_id=event)
         if len(chosen) == 1:
@@ -309,7 +345,7 @@ class ActPages:
         act = _mass_act(request, name, fields)
         language = request.reader.language
         if request.form_value("again") or _is_chosen_anew(request):
-            return Redirect(_recounted(request, name, act, fields))
+            return Redirect(_recount_path(request, name, act, fields))
         if act.needs_since and not fields.merchant and not fields.since:
             raise ActRefused(texts.say("act.needs_scope", language))
         if not fields.merchant and request.form_value("everybody") != "yes":
@@ -358,28 +394,28 @@ def _scope(
     wanted.check()
     until = now if wanted.until is None else min(wanted.until, now)
     chosen = [state for state in RECOVERABLE if state in form.get("states", ())]
-    if act.offers is None:
+    if act.chosen_first is None:
         return Scope(fields, wanted.since, until, (fields.state,) if fields.state else act.states)
-    states = tuple(chosen) or ((fields.state,) if fields.state else act.offers)
+    states = tuple(chosen) or ((fields.state,) if fields.state else act.chosen_first)
     leave_out = tuple(str(what) for what in LeaveOut if what not in form.get("included", ()))
     return Scope(fields, wanted.since, until, states, leave_out)
 
 
-def _said_scope(request: Request, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
+def _shown_fields(request: Request, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
     """Name the fields of the filter that the page shows as text."""
     return [
         (LABELS[field], label(request.reader, "state", text) if field == "state" else text)
-        for field, text in _beside_window(act, fields)
+        for field, text in _fixed_fields(act, fields)
     ]
 
 
-def _beside_window(act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
+def _fixed_fields(act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
     """Return the fields of a filter that cannot be changed in the form for window and states."""
     own = ("since", "until", "time", *(("state",) if act.chooses_states else ()))
     return [(field, text) for field, text in fields.pairs if field not in own]
 
 
-def _choices(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
+def _choice_fields(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     """Return the fields that say which states are chosen, and what is not left out."""
     if not act.chooses_states:
         return []
@@ -387,62 +423,55 @@ def _choices(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     return [*(("states", state) for state in scope.states), *(("included", what) for what in included)]
 
 
-def _act_fields(name: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _prefixed(name: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Name an act and the fields of its filter as forms and paths of previews do."""
     return [("act", name), *((PREFIX + field, text) for field, text in pairs)]
 
 
-def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
+def _hidden_fields(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     """Return the fields of the form that gives the command: what was previewed, and nothing after it."""
-    kept = replace(scope.fields, until=scope.until.isoformat())
-    return [*_act_fields(name, kept.pairs), *_choices(act, scope)]
+    previewed = replace(scope.fields, until=scope.until.isoformat())
+    return [*_prefixed(name, previewed.pairs), *_choice_fields(act, scope)]
 
 
-def _window(request: Request, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object]:
-    """Return the form that changes a window in time and its states."""
-    kept = _act_fields(name, _beside_window(act, scope.fields))
-    choices = _choices(act, scope)
-    return {
-        "local": scope.fields.local(request.reader.zone),
-        "is_chosen_anew": bool(request.query_value("changed")),
-        "times": "act.times_created"
-        if act.command is CommandName.SKIP
-        else "act.times"
-        if act.chooses_states
-        else "",
-        "presets": [
+def _window_form(request: Request, name: str, act: MassAct, scope: Scope, now: datetime) -> WindowForm:
+    fixed = _prefixed(name, _fixed_fields(act, scope.fields))
+    choices = _choice_fields(act, scope)
+    return WindowForm(
+        scope.fields.local(request.reader.zone),
+        bool(request.query_value("changed")),
+        "act.times_created" if act.command is CommandName.SKIP else "act.times" if act.chooses_states else "",
+        [
             (
                 texts.say("act.last", request.reader.language, count=span // timedelta(hours=1)),
-                _preview_path([*kept, (PREFIX + "since", (now - span).isoformat()), *choices]),
+                _preview_path([*fixed, (PREFIX + "since", (now - span).isoformat()), *choices]),
             )
             for span in PRESETS
         ],
-        "states": [
-            (state, _kind(request, state), state in scope.states)
+        [
+            (state, _kind_label(request, state), state in scope.states)
             for state in (RECOVERABLE if act.chooses_states else ())
             if state != State.DELIVERED
         ],
-    }
+    )
 
 
-def _beside(
-    request: Request, act: MassAct, scope: Scope, preview: ActPreview
-) -> list[tuple[str, str, str, bool]]:
-    """Return what is asked for apart: a field, its value, the words for it, and whether it is chosen.
-
-    The field is empty where there is no choice, and it is only said.
-    """
+def _offers(request: Request, act: MassAct, scope: Scope, preview: ActPreview) -> list[Offer]:
+    """Return what may be sent again as well; of a command without that choice, what it includes."""
     language = request.reader.language
-    count, failing = (
-        _shown(request, each, preview.has_more) for each in (preview.last_attempts, preview.failing)
+    last, failing = (
+        _number(request, each, preview.has_more) for each in (preview.last_attempts, preview.failing)
     )
     merchants = preview.failing_merchants
+    if not act.chooses_states:
+        note = texts.say("act.failing_included", language, found=failing, count=merchants)
+        return [Offer("", "", note, is_chosen=True)] if merchants else []
     offered = [
         ("states", str(State.DELIVERED), texts.say("act.delivered_too", language), True),
         (
             "included",
             str(LeaveOut.LAST_ATTEMPTS),
-            texts.say("act.last_attempts_too", language, found=count),
+            texts.say("act.last_attempts_too", language, found=last),
             preview.last_attempts > 0,
         ),
         (
@@ -452,12 +481,9 @@ def _beside(
             merchants > 0,
         ),
     ]
-    if not act.chooses_states:
-        note = texts.say("act.failing_included", language, found=failing, count=merchants)
-        return [("", "", note, True)] if merchants else []
-    chosen = dict.fromkeys(_choices(act, scope), True)
+    chosen = _choice_fields(act, scope)
     return [
-        (NEW + field, value, text, (field, value) in chosen)
+        Offer(NEW + field, value, text, (field, value) in chosen)
         for field, value, text, is_there in offered
         if is_there or (field, value) in chosen
     ]
@@ -478,16 +504,16 @@ def _is_chosen_anew(request: Request) -> bool:
     )
 
 
-def _recounted(request: Request, name: str, act: MassAct, fields: FilterFields) -> str:
+def _recount_path(request: Request, name: str, act: MassAct, fields: FilterFields) -> str:
     """Return the path of the preview of what is chosen anew: nothing is done that was not counted before."""
     times = ((PREFIX + field, request.form_value(NEW + field)) for field in ("since", "until"))
     choices = [(field, value) for field in CHOICES for value in request.form.get(NEW + field, ())]
     changed = [] if request.form_value("again") else [("changed", "yes")]
-    kept = _act_fields(name, _beside_window(act, fields))
-    return _preview_path([*kept, *(pair for pair in times if pair[1]), *choices, *changed])
+    fixed = _prefixed(name, _fixed_fields(act, fields))
+    return _preview_path([*fixed, *(pair for pair in times if pair[1]), *choices, *changed])
 
 
-def _chosen(request: Request, ticked: Sequence[str]) -> list[UUID]:
+def _ticked_ids(request: Request, ticked: Sequence[str]) -> list[UUID]:
     language = request.reader.language
     chosen = list(dict.fromkeys(event_ids(ticked)))
     if not chosen:
@@ -501,12 +527,12 @@ def _preview_path(pairs: Sequence[tuple[str, str]]) -> str:
     return f"/deliveries/act?{urlencode(pairs)}"
 
 
-def _kind(request: Request, kind: str) -> str:
+def _kind_label(request: Request, kind: str) -> str:
     """Write a state that a command knows; `skipped` is one of them there."""
     return label(request.reader, "failed_reason" if kind == FailedReason.SKIPPED else "state", kind)
 
 
-def _shown(request: Request, count: int, has_more: bool) -> str:
+def _number(request: Request, count: int, has_more: bool) -> str:
     """Write a number that was counted; with a plus where there may be more."""
     text = counted(request.reader, count, MAX_COUNTED)
     return f"{text}+" if has_more and count <= MAX_COUNTED else text
@@ -514,4 +540,8 @@ def _shown(request: Request, count: int, has_more: bool) -> str:
 
 def _refused(name: str, text: str, back: str) -> Page:
     key = f"act.{name}" if name in TICKED or name in MASS else "act.unknown"
-    return Page("act.html", {"key": key, "refused": text, "back": back}, 422)
+    return _page(ActView(key, back, text), 422)
+
+
+def _page(view: ActView, status: int = 200) -> Page:
+    return Page("act.html", {"act": view}, status)
