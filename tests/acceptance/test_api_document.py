@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.acceptance.api_fuzzing import MERCHANT, fuzz
+from tests.acceptance.api_fuzzing import MERCHANT, PHASES, QUICK, fuzz
 from tests.acceptance.api_merchant import Merchant, start_api
 from tests.acceptance.broken_api import BREAKAGES
 from tests.acceptance.charge_service import ChargeServiceProcess
@@ -24,11 +24,17 @@ CASES = int(os.environ.get("API_CASES", "250"))
 EXAMPLES = max(2, (CASES - 500) // 14)
 """Those of each operation, and the paths along links; there are hundreds of others in any case."""
 ANSWERED = {operation.name for operation in table(Databases({}), RateLimits(), Guard(EgressPolicy()))}
-SEED = ("--seed=1",) if CASES <= 250 else ()
+IS_QUICK = CASES <= 250
+SEED = ("--seed=1",) if IS_QUICK else ()
 """Of few cases each run makes the same, so that chance decides nothing."""
-MIN_LINKS = 6 if CASES > 2000 else 2
+MIN_LINKS = 0 if IS_QUICK else 6 if CASES > 2000 else 2
 """Of the document's eleven; four begin with a command that takes longer than two seconds, which is rare."""
 FORWARDED = [name for _, _, name, _ in forwarded.ROWS]
+CHANCED_UPON = {"retryDelivery", "createCharge", "readCharge", "reverseCharge"}
+"""For these a failed delivery and a webhook, or a confirmed card, must be there just then.
+
+test_api_operations.py and test_api_promises.py have them; of many requests the first alone is so rare.
+"""
 UNLIMITED = "client=0/PT1M address=0/PT1M card=0/PT15M key=0/PT1M"
 
 
@@ -60,13 +66,12 @@ async def test_no_made_up_request_is_answered_outside_the_document(installation:
         api = await start_api(installation, API_LIMITS=UNLIMITED, API_UPSTREAM=service.url)
         async with api.merchant(MERCHANT) as merchant:
             await with_deliveries(installation, merchant)
-            found = await fuzz(api, merchant, EXAMPLES, *SEED)
+            found = await fuzz(api, merchant, EXAMPLES, *SEED, phases=QUICK if IS_QUICK else PHASES)
     print(found.said)
     assert (found.status, found.cases >= CASES) == (0, True), found.said
     assert found.links >= MIN_LINKS
-    # For this a failed delivery and a webhook must be there at once; test_api_operations.py has it.
-    assert ANSWERED - found.succeeded <= {"retryDelivery"}
-    assert set(FORWARDED) - found.succeeded == set()
+    lacking = {*ANSWERED, *FORWARDED} - found.succeeded
+    assert lacking <= (CHANCED_UPON if IS_QUICK else {"retryDelivery"}), lacking
 
 
 async def test_the_document_and_its_page_are_had_without_a_token(installation: Installation) -> None:
