@@ -42,7 +42,7 @@ TALLY = """
 SELECT state, failed_reason, attempts, last_outcome, count(*) FROM webhook.deliveries
 WHERE merchant_id = $1 GROUP BY 1, 2, 3, 4
 """
-BEFORE, DELIVERED, EXHAUSTED, SKIPPED = 40, 120, 1100, 20
+BEFORE, DELIVERED, EXHAUSTED, SKIPPED = 40, 60, 200, 20
 WAITING, CANCELLED, HELD, AFTER = 110, 10, 40, 40
 ALL = BEFORE + DELIVERED + EXHAUSTED + SKIPPED + WAITING + CANCELLED + HELD + AFTER
 """How many events of the merchant came to what."""

@@ -28,8 +28,8 @@ from webhook_dispatcher.local.producer import Producer, Written
 
 PROCESSES = 3
 MERCHANTS = [f"m{number:02}" for number in range(60)]
-EVENTS = 800
-SECONDS = 4
+EVENTS = 400
+SECONDS = 2
 DELIVERED = "webhook_deliveries_total"
 RATE = 60.0
 LEASE = {"LEASE": "PT3S", "ATTEMPT_TIMEOUT": "PT1S"}

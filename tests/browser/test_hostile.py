@@ -258,7 +258,7 @@ async def sign_in_by(stage: Stage, console: RunningConsole, agents: Iterable[str
 @pytest.mark.parametrize(
     "texts",
     [
-        pytest.param(HOSTILE[::7], id="some"),
+        pytest.param(HOSTILE[::12], id="some"),
         pytest.param(
             HOSTILE,
             id="all",

@@ -162,7 +162,10 @@ async def test_what_was_typed_outlives_an_idle_session_and_go_back_goes_back(
     watched.said.clear()
 
 
-@pytest.mark.parametrize("way", ["it is over", "signed out"])
+SIGNED_OUT = pytest.mark.slow("browser/test_refreshing.py::test_what_was_typed_is_shown_to_nobody_else")
+
+
+@pytest.mark.parametrize("way", ["it is over", pytest.param("signed out", marks=SIGNED_OUT)])
 async def test_what_was_typed_is_shown_to_nobody_else(
     installation: Installation, console: RunningConsole, page: Page, watched: Watched, way: str
 ) -> None:

@@ -348,7 +348,7 @@ async def test_many_connections_at_once_take_no_more_than_the_limit(database: Da
 
         async def end() -> None:
             await until(
-                lambda: min((len(taken[subject]) for subject in subjects), default=0) > 3 * limit.most
+                lambda: min((len(taken[subject]) for subject in subjects), default=0) > 2 * limit.most
             )
             is_over.set()
 

@@ -51,7 +51,14 @@ async def commands_of_a_migration(database: Database, owner: asyncpg.Connection)
     return count
 
 
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
+BY_TERM = pytest.mark.slow(
+    "integration/test_migration_cut.py::test_a_migration_that_was_cut_short_can_be_given_again"
+)
+
+
+@pytest.mark.parametrize(
+    "by", [pytest.param(signal.SIGTERM, marks=BY_TERM), signal.SIGKILL], ids=lambda by: by.name
+)
 @pytest.mark.parametrize(
     "places",
     [
