@@ -400,8 +400,8 @@ WHERE response_excerpt IS NOT NULL;
 -- indexes can find and sort by. No payload. is_held: somebody's lease of it runs.
 CREATE VIEW webhook.lanes AS
 SELECT
-    merchant_id, paused, lease_until, owner, leased_at, wait_until, retry_at, endpoint_removed_at, last_success_at,
-    failing_since, failures_in_a_row, suspended_at, last_failure_at
+    merchant_id, paused, lease_until > clock_timestamp() AS is_held, owner, leased_at, wait_until, retry_at,
+    endpoint_removed_at, last_success_at, failing_since, failures_in_a_row, suspended_at, last_failure_at
 FROM webhook.lane;
 
 CREATE VIEW webhook.owed AS
@@ -2843,8 +2843,7 @@ FROM webhook.audit
 WHERE (SELECT webhook.current_person_role()) = 'operator';
 
 CREATE VIEW webhook.console_state AS
-SELECT
-    is_only, schema_version, compatible_from, paused, has_charge_index, has_feed_index, installation, system_identifier
+SELECT schema_version, compatible_from, paused, has_charge_index, has_feed_index, installation, system_identifier
 FROM webhook.state
 WHERE is_only AND (SELECT webhook.current_person_role()) IS NOT NULL;
 

@@ -86,6 +86,7 @@ COMMAND_LINE = Role(
         "may_read": "true",
         "commands": "webhook.control",
         "endpoints": "webhook.endpoint",
+        "is_held": "lane.is_held",
     },
 )
 CONSOLE = Role(
@@ -94,6 +95,7 @@ CONSOLE = Role(
         "reader": "webhook.console_reader($1)",
         "may_read": "me.name IS NOT NULL",
         "responses": "webhook.console_attempts",
+        "is_held": "lane.lease_until > clock_timestamp()",
     },
 )
 PARTNER_API = Role("own_", {"reader": "webhook.bearer($1)", "may_read": "merchant_id = me.merchant_id"})

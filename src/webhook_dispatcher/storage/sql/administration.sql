@@ -169,7 +169,7 @@ WITH RECURSIVE head AS (
         WHERE
             owed.due_at IS NULL
             AND owed.merchant_id > ''::text COLLATE "C"
-            AND NOT EXISTS (SELECT FROM webhook.lanes WHERE lanes.lease_until > clock_timestamp())
+            AND NOT EXISTS (SELECT FROM webhook.lanes WHERE lanes.is_held)
             AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
         ORDER BY owed.merchant_id, owed.seq
         LIMIT 1

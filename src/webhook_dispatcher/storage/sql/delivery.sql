@@ -145,7 +145,7 @@ SELECT
     endpoint.url,
     endpoint.secret_created_at,
     coalesce(lane.paused, false) AS is_paused,
-    coalesce(lane.lease_until > clock_timestamp(), false) AS is_held,
+    coalesce(role.is_held, false) AS is_held,
     lane.owner,
     lane.leased_at,
     lane.wait_until,
@@ -159,7 +159,7 @@ SELECT
     ahead.events AS ahead
 FROM role.reader AS me
 CROSS JOIN LATERAL (
-    SELECT state.paused FROM role.state AS state WHERE role.may_read AND state.is_only LIMIT 1
+    SELECT state.paused FROM role.state AS state WHERE role.may_read LIMIT 1
 ) AS state
 LEFT JOIN LATERAL (
     SELECT endpoints.url, endpoints.secret_created_at
@@ -256,5 +256,5 @@ SELECT
     chosen.has_charge_index
 FROM role.reader AS me
 CROSS JOIN LATERAL (
-    SELECT state.has_charge_index FROM role.state AS state WHERE role.may_read AND state.is_only LIMIT 1
+    SELECT state.has_charge_index FROM role.state AS state WHERE role.may_read LIMIT 1
 ) AS chosen;

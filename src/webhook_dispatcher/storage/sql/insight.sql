@@ -129,7 +129,7 @@ FROM webhook.lanes;
 -- none: nobody holds any
 SELECT lanes.owner, count(*) AS lanes
 FROM webhook.lanes
-WHERE lanes.lease_until > clock_timestamp()
+WHERE lanes.is_held
 GROUP BY lanes.owner
 ORDER BY count(*) DESC, lanes.owner
 LIMIT $1;
