@@ -32,7 +32,7 @@ KEY_REPORT_TIME = 60.0
 """Seconds for which a key that is missing, or a secret that did not open, is reported."""
 ENDPOINT_WAIT = timedelta(seconds=30)
 """Until a due row whose merchant has no endpoint is claimed again, to see whether it has one now."""
-# Unsendable is final where the row is at fault. This is never judged: is_ours, so it does not count.
+# Unsendable is final where the row is at fault. This is ours, and counts for nothing but a test event.
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 
 _log = structlog.get_logger()

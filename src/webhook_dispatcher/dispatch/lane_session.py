@@ -1,12 +1,12 @@
 """One merchant's lane while we hold its lease: the events read, what is in flight, how long it is trusted.
 
 The lease. A session trusts its lease until `trusted_until`. This is counted from before the claim was asked
-for, by a clock that counts suspension, and lies an attempt's time and a margin before the lease's end. Each
-batch with an outcome of the lane renews the lease, unless the lane is locked or the batch was refused. It is
-checked before each event and right before the first byte of its request: a process that froze in between
-makes one late request, of an event that its successor sends too. `expires_at` ends a session sooner, after
-dispatcher.SESSION_TIME: with the defaults that comes first, and trust decides where the lease is hardly
-longer than the time-out.
+for, by a clock that goes on while the machine sleeps, and lies an attempt's time and a margin before the
+lease's end. Each batch with an outcome of the lane renews the lease, unless the lane is locked or the batch
+was refused. It is checked before each event and right before the first byte of its request: a process that
+froze in between makes one late request, of an event that its successor sends too. `expires_at` ends a
+session sooner, after dispatcher.SESSION_TIME: with the defaults that comes first, and trust decides where
+the lease is hardly longer than the time-out.
 
 Order. Events are started in order of seq, each after the one before has ended. A straggler is an event that
 was committed so late that later ones were read before it. It goes before everything that has not been
@@ -241,7 +241,7 @@ class LaneSession:
         self.give_way()
 
     def lose(self) -> bool:
-        """Learn that another process holds the lane now; True the first time."""
+        """Learn that the lease is no longer ours: taken, or of another server; True the first time."""
         self._end_soon()
         was_lost, self.is_lost = self.is_lost or self.is_disowned, True
         return not was_lost

@@ -1,4 +1,4 @@
-"""Clocks as the daemon needs them: one that counts suspension, and an estimate of the database's.
+"""Clocks as the daemon needs them: one that goes on while the machine sleeps; an estimate of the database's.
 
 Leases and due times are the database's (design: database time throughout). What an attempt started and
 ended at is written in that time too, estimated once and then fixed, so that a record can be repeated.

@@ -544,7 +544,8 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             Pause.from_resume_row,
             "",
             "`merchant_id`, else everything",
-            "ends a pause; that of everything and that of one merchant are switches of their own",
+            "ends a pause, and a merchant's suspension; that of everything and that of one merchant are "
+            "switches of their own",
             cli=CommandLine(
                 ("resume",), "Send to a merchant (or to all) again after `pause`.", "resume --all"
             ),

@@ -1,6 +1,7 @@
 """What one attempt showed, and what follows from it for the delivery.
 
-The sender reports an Answer or a Failure; `judge` is the only place that turns it into a verdict.
+The sender reports an Answer or a Failure; `judge` turns it into a verdict by the schedule. A test event has
+none: `dispatch/control/sample_event.py` ends it with its one attempt.
 Source: contract 2.1 to 2.4.
 """
 
@@ -65,7 +66,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No usable answer. `detail` says why, in words for operators alone, in one line that is safe to show.
+    """No usable answer. `detail` says why, in one line that is safe to show: merchants read it too.
 
     is_ours: it came about on our side (no file descriptors, no route, our proxy), whoever the merchant is.
     origin: the network that was dialled, or the host's name where there was no address to dial.

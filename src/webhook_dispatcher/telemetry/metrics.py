@@ -145,7 +145,10 @@ class Metrics:
             "Of the lanes held, the slow ones: their latest attempt took more than a second.",
             "livesum",
         )
-        self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")
+        self.leases_lost = self._counter(
+            "leases_lost",
+            "Leases that another process took while they were held, or that a restart of the server ended.",
+        )
         self.event_loop_lag = self._gauge(
             "event_loop_lag_seconds", "How late the event loop last ran a timer.", "livemax"
         )

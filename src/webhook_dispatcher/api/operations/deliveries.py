@@ -170,7 +170,7 @@ async def show(request: Request, _: Nothing) -> Response:
 
 
 async def retry(request: Request, _: Nothing) -> CommandAccepted:
-    """Attempt a delivery again: a failed one now, a waiting one before its time."""
+    """Attempt a delivery again: a failed one now, a waiting one beside its schedule."""
     caller, event_id = request.caller, event_id_of(request.head)
     return unless_refused(await Endpoints(caller.database).ask(caller.token, CommandName.RETRY, event_id))
 

@@ -185,7 +185,7 @@ def table(
             "retryDelivery",
             Nothing,
             deliveries.retry,
-            summary="Attempt a delivery again: a failed one now, a waiting one before its time.",
+            summary="Attempt a delivery again: a failed one now, a waiting one beside its schedule.",
             refusals=(NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS),
             answer=deliveries.Retried,
             outcome=deliveries.retried,

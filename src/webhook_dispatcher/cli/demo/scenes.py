@@ -1,4 +1,4 @@
-"""One control command of each kind at work, as an operator would insert them."""
+"""Control commands at work, as an operator would insert them."""
 
 import json
 from collections.abc import Callable, Mapping

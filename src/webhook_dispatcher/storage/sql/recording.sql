@@ -288,7 +288,7 @@ WHERE
 -- name: record_late
 -- Write an attempt whose fence has fallen. The attempt is a fact. A 2xx closes the delivery wherever it
 -- now stands, but for one that was delivered before and is sent again; a failure changes nothing but the
--- count of a delivery that was cancelled or skipped meanwhile.
+-- count and the last answer of a delivery that was cancelled or skipped meanwhile.
 -- $1 seq bigint
 -- $2 event_id uuid
 -- $3 merchant_id text
