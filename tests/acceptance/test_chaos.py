@@ -12,9 +12,6 @@ COMMANDS = ("a range of time recovered", "what is old skipped", "commands given 
 """Kinds of fault that so short a run must have."""
 
 
-@pytest.mark.slow(
-    "acceptance/test_recovery.py::test_what_a_killed_daemon_held_is_served_again_within_the_lease_and_a_sweep"
-)
 @pytest.mark.of_the_server
 @pytest.mark.timeout(600)
 def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ async def test_what_failed_is_found_and_retried_by_the_keyboard_alone(
     await installation.settled(sent.id, "pending_retry", 1)
     page, keys = watched.page, watched.page.keyboard
     await watched.open("/sign-in")
+    await page.wait_for_selector("#name:focus")  # with the first frame, which may come after what is typed
     await keys.type("grace")
     await step_to(page, "password")
     await keys.type("correct horse battery staple")
