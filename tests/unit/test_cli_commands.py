@@ -16,8 +16,8 @@ from webhook_dispatcher.domain.command import COMMANDS, CommandStatus, CommandVi
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage.previews import Preview
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 DELIVERY = DeliveryView(

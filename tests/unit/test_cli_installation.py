@@ -11,8 +11,8 @@ from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
 from webhook_dispatcher.domain.command import COMMANDS, CommandStatus, CommandView
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.storage.installation import Backlog, Installation
-from webhook_dispatcher.storage.previews import Preview
 
 STAGING = {"WEBHOOK_INSTALLATION": "staging"}
 REFUSED = (

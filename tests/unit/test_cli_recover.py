@@ -11,7 +11,8 @@ from tests.unit.fakes.administration import NOW, FakeAdministration
 from tests.unit.test_cli_commands import ASKED, DONE, EVENT, SOME, Shell
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView
-from webhook_dispatcher.storage.previews import PauseOf, Preview
+from webhook_dispatcher.domain.mass_command import Preview
+from webhook_dispatcher.storage.previews import PauseOf, read_preview
 
 RANGE = "--since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z"
 MANY = Preview(
@@ -74,7 +75,7 @@ def test_a_dry_run_of_a_skip_shows_which_events_these_are(shell: Shell) -> None:
 
 def test_a_preview_is_in_the_same_order_whichever_row_came_first() -> None:
     for rows in permutations(ROWS):
-        preview = Preview.of(rows)
+        preview = read_preview(rows)
         assert list(preview.kinds.items()) == [("pending", 1), ("pending_retry", 3)]
         assert list((preview.types or {}).items()) == [("charge.created", 2), ("charge.failed", 2)]
         assert (list(preview.merchants), preview.more_merchants, preview.total) == (["m1"], 6, 4)

@@ -34,6 +34,8 @@ ID = UUID(int=7)
 SINCE = "2026-11-20T08:15:30+02:00"
 FUTURE = "2099-01-01T00:00:00Z"
 SINCE_AT = datetime(2026, 11, 20, 6, 15, 30, tzinfo=UTC)
+UNTIL_AT = datetime(2026, 11, 20, 7, tzinfo=UTC)
+OF_TYPE = ("charge.failed",)
 
 
 def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any) -> CommandRow:
@@ -69,6 +71,20 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
 )  # fmt: skip
 def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
     assert parse_command(row) == command
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("recover", Recover("m", SINCE_AT, UNTIL_AT, MAX_RETRIED, asked_at=NOW)),
+        ("recover", Recover(None, LONG_AGO, UNTIL_AT, 3, ("failed",), OF_TYPE, "ch_1", ("failing",), NOW)),
+        ("skip", Skip("m", UNTIL_AT)),
+        ("skip", Skip(None, UNTIL_AT, SINCE_AT, OF_TYPE, "ch_1")),
+    ],
+)
+def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | Skip) -> None:
+    given = {name: value for name, value in command.args.items() if value is not None}
+    assert parse(make(name, command.merchant_id, **given)) == command
 
 
 @pytest.mark.parametrize(

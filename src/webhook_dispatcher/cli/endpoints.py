@@ -18,9 +18,9 @@ from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import Skip
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import ConfigurationError, UserError
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
-from webhook_dispatcher.storage.previews import Preview
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")

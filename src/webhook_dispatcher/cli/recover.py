@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -45,8 +45,9 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.domain.event import State, render_instant
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.storage.administration import Administration
-from webhook_dispatcher.storage.previews import COUNT_LIMIT, Preview
+from webhook_dispatcher.storage.previews import COUNT_LIMIT
 
 NEWS_SECONDS = 1.0
 """How often progress is told."""
@@ -153,25 +154,17 @@ def ask_recover(
     leave_out = tuple(str(what) for what, is_included in included.items() if not is_included)
     retries = len(session.settings().retry_schedule.delays)
 
-    async def look(database: Administration) -> tuple[Preview, dict[str, Any]]:
+    async def look(database: Administration) -> tuple[Preview, Recover]:
         await check_known(merchant, database)
         start = _given(await resolved(since, database) or LONG_AGO)
         end = _given(await resolved(until, database) or await database.database_time())
         types = tuple(event_types or ()) or None
         scope = merchant, start, end, limit or 0, chosen, types, charge
         wanted = Recover(*scope, leave_out=leave_out, retries=retries)
-        args = {
-            "since": render_instant(start),
-            "until": render_instant(end),
-            "states": list(chosen),
-            "types": event_types or None,
-            "charge": charge,
-            "leave_out": list(leave_out) or None,
-            "limit": limit,
-        }
-        return await database.preview_recovery(wanted), args
+        return await database.preview_recovery(wanted), wanted
 
-    preview, args = session.work(look)
+    preview, wanted = session.work(look)
+    args = wanted.args
     counted = None if preview.has_more else min(preview.total, limit or preview.total)
     request = request_of(CommandName.RECOVER, requested_by, merchant, {**args, "counted": counted})
     said = f"to be sent again, from {args['since']} to {args['until']}"
@@ -203,24 +196,18 @@ def ask_skip(
     check_one_or_all(merchant, everything)
     session = session_of(context, shard)
 
-    async def look(database: Administration) -> tuple[Preview, dict[str, Any]]:
+    async def look(database: Administration) -> tuple[Preview, Skip]:
         await check_known(merchant, database)
         start = _given(await resolved(since, database) or LONG_AGO)
         end = _given(await before.resolve(database))
-        args = {
-            "since": render_instant(start) if since else None,
-            "before": render_instant(end),
-            "types": event_types or None,
-            "charge": charge,
-            "all": everything or None,
-        }
-        types = tuple(event_types or ()) or None
-        return await database.preview_skip(Skip(merchant, end, start, types, charge)), args
+        wanted = Skip(merchant, end, start, tuple(event_types or ()) or None, charge)
+        return await database.preview_skip(wanted), wanted
 
-    preview, args = session.work(look)
+    preview, wanted = session.work(look)
+    args = wanted.args
     counted = None if preview.has_more else preview.total
     request = request_of(CommandName.SKIP, requested_by, merchant, {**args, "counted": counted})
-    begin = f"from {args['since']} on, and " if since else ""
+    begin = f"from {args['since']} on, and " if args["since"] else ""
     said = f"to be given up without an attempt, created {begin}before {args['before']}"
     if _is_to_be_done(preview, said, dry_run, yes, as_json):
         progress = CommandProgress() if as_json else News(session, amount(preview))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Self
 from uuid import UUID
 
 from webhook_dispatcher.domain.errors import DispatcherError
-from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
+from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State, render_instant
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
@@ -289,6 +289,19 @@ class Recover:
             row.created_at,
         )
 
+    @property
+    def args(self) -> dict[str, Any]:
+        """Write it as `parse` reads it; what is None need not be given."""
+        return {
+            "since": render_instant(self.since),
+            "until": render_instant(self.until),
+            "states": list(self.states),
+            "types": list(self.types) if self.types else None,
+            "charge": self.charge,
+            "leave_out": list(self.leave_out) or None,
+            "limit": self.limit or None,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -314,6 +327,17 @@ class Skip:
             _malformed(f"{row.name} needs args.before, an instant")
         since = _instant(row, "since") or LONG_AGO
         return cls(row.merchant_id, min(before, row.created_at), since, *_which_events(row))
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Write it as `parse` reads it; what is None need not be given."""
+        return {
+            "since": None if self.since == LONG_AGO else render_instant(self.since),
+            "before": render_instant(self.before),
+            "types": list(self.types) if self.types else None,
+            "charge": self.charge,
+            "all": self.merchant_id is None or None,
+        }
 
 
 @dataclass(frozen=True, slots=True)

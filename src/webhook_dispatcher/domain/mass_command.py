@@ -9,6 +9,32 @@ from webhook_dispatcher.domain.command import Recover, Skip
 
 
 @dataclass(frozen=True, slots=True)
+class Preview:
+    """How many deliveries a mass command would be about.
+
+    kinds: by state, or `skipped`, in the order of KINDS. merchants: those with most.
+    more_merchants: how many others there are. has_more: counting ended before.
+    last_attempts: what waits for the last attempt of its schedule. failing, failing_merchants: deliveries of
+        merchants who fail now, and how many these are. All of what matches, left out or not.
+    waiting: what waits for a retry, where a recovery is asked for other states; not part of it.
+    given_up_later: what was written in a recovery's range and failed after it; not part of it.
+    types: how many of each event type; None of a recovery.
+    """
+
+    total: int
+    has_more: bool
+    kinds: Mapping[str, int]
+    merchants: Mapping[str, int]
+    more_merchants: int
+    given_up_later: int = 0
+    last_attempts: int = 0
+    failing: int = 0
+    failing_merchants: int = 0
+    types: Mapping[str, int] | None = None
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Matches:
     """What a look through outbox or log has found; the sequences have an entry for each delivery, by seq.
 

@@ -18,6 +18,7 @@ from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
@@ -26,7 +27,7 @@ from webhook_dispatcher.storage.command import parsed, read_command
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.delivery import questions, read_answered_attempts, read_attempts
 from webhook_dispatcher.storage.pooler import is_behind_pooler
-from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, PauseOf, Preview
+from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, PauseOf, read_preview
 from webhook_dispatcher.storage.statements import COMMAND_LINE, load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
@@ -349,11 +350,11 @@ class Administration:
 
     async def preview_recovery(self, wanted: Recover) -> Preview:
         """Count what a recovery would send."""
-        preview = Preview.of(await self._look_for(wanted), await self._count_given_up_later(wanted))
+        preview = read_preview(await self._look_for(wanted), await self._count_given_up_later(wanted))
         if State.PENDING_RETRY in wanted.states:
             return preview
         rows = await self._look_for(replace(wanted, states=(State.PENDING_RETRY,), leave_out=()))
-        return replace(preview, waiting=Preview.of(rows).total)
+        return replace(preview, waiting=read_preview(rows).total)
 
     async def _look_for(self, wanted: Recover) -> Sequence[Mapping[str, Any]]:
         period = wanted.merchant_id, wanted.since, wanted.until
@@ -371,7 +372,8 @@ class Administration:
         """Count what a skip would give up."""
         period = wanted.merchant_id, wanted.since, wanted.before
         which = wanted.types, wanted.charge
-        return Preview.of(await self._rows("preview_skip", *period, *which, COUNT_LIMIT + 1, MERCHANTS_SHOWN))
+        bounds = COUNT_LIMIT + 1, MERCHANTS_SHOWN
+        return read_preview(await self._rows("preview_skip", *period, *which, *bounds))
 
     async def find_pause_of(self, event_id: UUID) -> PauseOf | None:
         """Tell whose an event is, and whether a pause holds it up; None when it is not known."""

@@ -13,6 +13,7 @@ from webhook_dispatcher.domain.command import CommandStatus, CommandView, Listed
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import (
@@ -31,7 +32,7 @@ from webhook_dispatcher.storage.administration import (
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
 from webhook_dispatcher.storage.lost import Lost
-from webhook_dispatcher.storage.previews import PauseOf, Preview
+from webhook_dispatcher.storage.previews import PauseOf
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
 KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="

@@ -37,9 +37,10 @@ from webhook_dispatcher.domain.command import (
     Skip,
 )
 from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.filters import FilterRefused
-from webhook_dispatcher.storage.console.previews import ActPreview, Previews
+from webhook_dispatcher.storage.console.previews import Previews
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 
 MAX_TICKED = 100
@@ -307,7 +308,7 @@ class ActPages:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.unix(), UTC)
 
-    async def _count(self, request: Request, act: MassAct, scope: Scope) -> ActPreview:
+    async def _count(self, request: Request, act: MassAct, scope: Scope) -> Preview:
         """Count what the command would find."""
         since = scope.since or LONG_AGO
         if act.command is CommandName.SKIP:
@@ -456,7 +457,7 @@ def _window_form(request: Request, name: str, act: MassAct, scope: Scope, now: d
     )
 
 
-def _offers(request: Request, act: MassAct, scope: Scope, preview: ActPreview) -> list[Offer]:
+def _offers(request: Request, act: MassAct, scope: Scope, preview: Preview) -> list[Offer]:
     """Return what may be sent again as well; of a command without that choice, what it includes."""
     language = request.reader.language
     last, failing = (

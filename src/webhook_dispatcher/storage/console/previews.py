@@ -1,16 +1,16 @@
 """What a mass command would be about, counted for a page before it is given: console_previews.sql, bound."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import Recover, Skip
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE
+from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.mass_commands import days
-from webhook_dispatcher.storage.previews import Counts
+from webhook_dispatcher.storage.previews import read_preview
 from webhook_dispatcher.storage.statements import load
 
 LOOK = MAX_COUNTED + 1
@@ -19,44 +19,13 @@ MERCHANTS_SHOWN = 10
 _STATEMENTS = {**load("console_previews"), "show_numbers": load("console_deliveries")["show_numbers"]}
 
 
-@dataclass(frozen=True, slots=True)
-class ActPreview:
-    """How many deliveries a mass command would be about.
-
-    kinds: by state, or `skipped`. merchants: of a command about all, those with most.
-    more_merchants: how many others were found. has_more: not everything was looked at.
-    last_attempts, failing, failing_merchants, types: as storage.previews has them.
-    """
-
-    kinds: Mapping[str, int]
-    merchants: Mapping[str, int]
-    more_merchants: int
-    has_more: bool
-    last_attempts: int = 0
-    failing: int = 0
-    failing_merchants: int = 0
-    types: Mapping[str, int] | None = None
-
-    @property
-    def total(self) -> int:
-        """How many were found."""
-        return sum(self.kinds.values())
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
-        """Read the rows of console_previews.sql."""
-        counts = Counts.of(rows)
-        found = counts.kinds, counts.merchants, counts.more_merchants, counts.rest["has_more"]
-        return cls(*found, *counts.aside, counts.types)
-
-
 class Previews:
     """Reads as `storage.console.deliveries` does; SessionOver where the session does not hold any more."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> ActPreview:
+    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> Preview:
         """Count what a recovery would send. with_platform: also the platform's, where nobody is named."""
         [numbers] = await self._ask("show_numbers", session, None, wanted.until)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
@@ -67,16 +36,16 @@ class Previews:
         else:
             found = *place, *kinds, with_platform, *left_out
             rows = await self._ask("show_recovery", session, *found, MERCHANTS_SHOWN)
-        return ActPreview.of(rows)
+        return read_preview(rows)
 
-    async def skip(self, session: bytes, wanted: Skip) -> ActPreview:
+    async def skip(self, session: bytes, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
         which = wanted.since, wanted.before, wanted.types, wanted.charge
         if wanted.merchant_id is not None:
             rows = await self._ask("show_skip_of", session, wanted.merchant_id, *which, LOOK)
         else:
             rows = await self._ask("show_skip", session, *which, LOOK, MERCHANTS_SHOWN)
-        return ActPreview.of(rows)
+        return read_preview(rows)
 
     async def states(self, session: bytes, events: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return how deliveries stand, by event; one that is gone, or a test that ended, is left out."""
