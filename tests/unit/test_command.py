@@ -76,7 +76,7 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("recover", Recover("m", SINCE_AT, UNTIL_AT, MAX_RETRIED, asked_at=NOW)),
+        ("recover", Recover("m", SINCE_AT, UNTIL_AT, MAX_RETRIED, created_at=NOW)),
         ("recover", Recover(None, LONG_AGO, UNTIL_AT, 3, ("failed",), OF_TYPE, "ch_1", ("failing",), NOW)),
         ("skip", Skip("m", UNTIL_AT)),
         ("skip", Skip(None, UNTIL_AT, SINCE_AT, OF_TYPE, "ch_1")),
@@ -84,7 +84,7 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
 )
 def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | Skip) -> None:
     given = {name: value for name, value in command.args.items() if value is not None}
-    assert parse(make(name, command.merchant_id, **given)) == command
+    assert parse_command(make(name, command.merchant_id, **given)) == command
 
 
 @pytest.mark.parametrize(

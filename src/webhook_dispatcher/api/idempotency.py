@@ -102,7 +102,7 @@ async def _was_rejected(
     if known.command is None or known.body_hash != identity.body_hash or operation.outcome is None:
         return False
     command = await Endpoints(caller.database).command(caller.token, known.command.id)
-    return command is not None and command.status is CommandStatus.REJECTED
+    return command is not None and command.status == CommandStatus.REJECTED
 
 
 def refuse_unless_free(caller: Caller, begun: Begun) -> None:

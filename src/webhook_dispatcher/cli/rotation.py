@@ -65,7 +65,7 @@ def rotate_secret(
         async def pause() -> None:
             request = request_of(CommandName.PAUSE, requested_by, merchant)
             view = await ask_on(database, session, request, deadline, CommandProgress())
-            if view.status is not CommandStatus.DONE:
+            if view.status != CommandStatus.DONE:
                 report(view, as_json=False)
 
         return await when_held(rotate, pause, deadline, session.pause)

@@ -291,7 +291,7 @@ class Recover:
 
     @property
     def args(self) -> dict[str, Any]:
-        """Write it as `parse` reads it; what is None need not be given."""
+        """Write it as `from_row` reads it; what is None need not be given."""
         return {
             "since": render_instant(self.since),
             "until": render_instant(self.until),
@@ -330,7 +330,7 @@ class Skip:
 
     @property
     def args(self) -> dict[str, Any]:
-        """Write it as `parse` reads it; what is None need not be given."""
+        """Write it as `from_row` reads it; what is None need not be given."""
         return {
             "since": None if self.since == LONG_AGO else render_instant(self.since),
             "before": render_instant(self.before),
