@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from tests.integration.statement_cost import Cost, execute, prepare
 from tests.servers.database import Database
+from webhook_dispatcher.domain.status import MAX_COUNTED
 from webhook_dispatcher.storage.administration import administration
-from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_LAGS, insight
+from webhook_dispatcher.storage.insight import MAX_LAGS, insight
 from webhook_dispatcher.storage.statements import load
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,9 +5,9 @@ from uuid import UUID, uuid4
 
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from webhook_dispatcher.domain.record import LaneTurn, Sent
+from webhook_dispatcher.domain.status import LostEvent
 from webhook_dispatcher.storage import lost
 from webhook_dispatcher.storage.heartbeats import forget_noted
-from webhook_dispatcher.storage.lost import LostEvent
 
 
 async def test_what_is_owed_or_finished_here_is_not_lost(storage: StorageHarness, here: Daemon) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.cli import merchants
-from webhook_dispatcher.storage.insight import MAX_LAGS, MerchantFilter, Pace, insight
+from webhook_dispatcher.domain.status import Pace
+from webhook_dispatcher.storage.insight import MAX_LAGS, MerchantFilter, insight
 
 WINDOW = timedelta(minutes=5)
 DELIVERED = f"""

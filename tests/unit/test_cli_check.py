@@ -20,18 +20,15 @@ from webhook_dispatcher.domain.errors import (
     StorageUnavailable,
 )
 from webhook_dispatcher.domain.signing import Keyring, Secret
+from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.storage.administration import (
     Administration,
-    DispatcherFacts,
     LockCapacity,
     LongTransaction,
     PauseOfEverything,
-    Stranded,
-    SuspendedMerchant,
     UnreadableRow,
 )
-from webhook_dispatcher.storage.lost import Lost
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")

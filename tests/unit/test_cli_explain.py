@@ -18,16 +18,16 @@ from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryFacts, DeliveryView, EventFacts, Pause
 from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.storage.insight import (
+from webhook_dispatcher.domain.status import (
     MAX_COUNTED,
     Commands,
     Lag,
+    LostEvent,
     Owing,
     Pace,
     Size,
     StatusFacts,
 )
-from webhook_dispatcher.storage.lost import LostEvent
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 RULES = Rules(timedelta(days=1), Schedule())

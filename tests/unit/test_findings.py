@@ -15,11 +15,20 @@ from webhook_dispatcher.diagnosis.vocabulary import is_known, label, say
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.domain.merchant import MerchantFacts
+from webhook_dispatcher.domain.status import (
+    Commands,
+    DispatcherFacts,
+    Lag,
+    Lost,
+    Owing,
+    Pace,
+    Size,
+    StatusFacts,
+    Stranded,
+    SuspendedMerchant,
+)
 from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
-from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
-from webhook_dispatcher.storage.insight import Commands, Lag, Owing, Pace, Size, StatusFacts
 from webhook_dispatcher.storage.installation import Installation
-from webhook_dispatcher.storage.lost import Lost
 
 HOUR = timedelta(hours=1)
 WORKS = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW - timedelta(seconds=9), True)

@@ -19,9 +19,9 @@ from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import DeliveryFacts, EventFacts
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.domain.status import LostEvent
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_EVENTS, Insight, insight
-from webhook_dispatcher.storage.lost import LostEvent
 
 if TYPE_CHECKING:
     from webhook_dispatcher.settings import Settings

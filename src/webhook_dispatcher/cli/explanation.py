@@ -12,7 +12,7 @@ from webhook_dispatcher.diagnosis.explanation import Action, Advice, Explanation
 from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import DeliveryFacts
-from webhook_dispatcher.storage.lost import LostEvent
+from webhook_dispatcher.domain.status import LostEvent
 
 
 def lines(told: Explanation) -> Iterator[str]:

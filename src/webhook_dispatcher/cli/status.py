@@ -13,9 +13,10 @@ from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.diagnosis.findings import MAX_NAMED, Finding, kinds, of_status, oldest
+from webhook_dispatcher.domain.status import MAX_COUNTED, StatusFacts
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.storage.administration import Administration
-from webhook_dispatcher.storage.insight import MAX_COUNTED, StatusFacts, insight
+from webhook_dispatcher.storage.insight import insight
 
 WINDOWS = (timedelta(minutes=5), timedelta(seconds=30), timedelta(seconds=5))
 """Attempts of so long are counted; where those are too many, so that some would be left out, of less."""

@@ -13,8 +13,8 @@ from webhook_dispatcher.domain.command import CommandFacts, CommandName, Command
 from webhook_dispatcher.domain.delivery import MAX_AHEAD, AttemptView, DeliveryFacts, EventFacts, Pause
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.status import LostEvent
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.lost import LostEvent
 
 SOON = timedelta(seconds=5)
 """How long a lane may be free, or a retry due, before that is worth a remark."""

@@ -7,10 +7,18 @@ from enum import StrEnum
 
 from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Series, Word, said
+from webhook_dispatcher.domain.status import (
+    MAX_COUNTED,
+    MAX_OWING,
+    DispatcherFacts,
+    Lost,
+    Owing,
+    Size,
+    StatusFacts,
+    Stranded,
+    SuspendedMerchant,
+)
 from webhook_dispatcher.domain.thresholds import BEHIND, LONG_SILENT, SILENT
-from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
-from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, Size, StatusFacts
-from webhook_dispatcher.storage.lost import Lost
 
 MAX_NAMED = 3
 MAX_SHOWN = 5

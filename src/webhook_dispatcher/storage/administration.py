@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailabl
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
@@ -80,38 +81,6 @@ class ControlRequest:
     merchant_id: str | None = None
     event_id: UUID | None = None
     args: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SuspendedMerchant:
-    """A merchant that is tried once an interval."""
-
-    merchant_id: str
-    suspended_at: datetime
-    next_try_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Stranded:
-    """An event that waits for its first attempt, and nothing but a dispatcher is wanting."""
-
-    merchant_id: str
-    event_id: UUID
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class DispatcherFacts:
-    """A dispatcher as it noted itself last. reasons: why it is not ready. faults: that are its own."""
-
-    owner: str
-    version: str
-    started_at: datetime
-    beat_at: datetime
-    is_ready: bool
-    reasons: Sequence[str] = ()
-    faults: Sequence[str] = ()
-    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +402,7 @@ class Administration:
         [row] = await self._rows("read_lock_capacity")
         return LockCapacity(**row)
 
-    async def read_lost(self) -> lost.Lost | None:
+    async def read_lost(self) -> Lost | None:
         """Say what was sent and is not here since another server took over."""
         return await lost.read(self.connection)
 

@@ -13,21 +13,29 @@ from uuid import UUID
 import asyncpg
 
 from webhook_dispatcher.domain.command import CommandFacts
-from webhook_dispatcher.domain.delivery import MAX_AHEAD, DeliveryFacts, EventFacts, Pause
+from webhook_dispatcher.domain.delivery import MAX_AHEAD, DeliveryFacts, EventFacts
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.domain.status import (
+    MAX_COUNTED,
+    MAX_OWING,
+    Commands,
+    DispatcherFacts,
+    Lag,
+    LostEvent,
+    Owing,
+    Pace,
+    Size,
+    StatusFacts,
+    Stranded,
+)
 from webhook_dispatcher.storage import lost
-from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.delivery import DeliveryReader, questions
 from webhook_dispatcher.storage.fares import fails, find_whoever_failed, read_fares
-from webhook_dispatcher.storage.lost import Lost, LostEvent
 from webhook_dispatcher.storage.statements import COMMAND_LINE, Ask, load
 
-MAX_COUNTED = 100_000
-"""Up to here what is owed, and what was attempted, is counted; above, it is called more."""
-MAX_OWING = 10_000
 MAX_EVENTS = 200
 MAX_LANES = 10_000_000
 MAX_LAGS = 500
@@ -41,89 +49,6 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL enable_seqscan = off;
 SET LOCAL plan_cache_mode = force_custom_plan
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Owing:
-    """A merchant that is owed something, and the first of it: in order, or (with due_at) as a retry."""
-
-    merchant_id: str
-    is_in_order: bool
-    event_id: UUID
-    seq: int
-    created_at: datetime
-    due_at: datetime | None
-    is_paused: bool
-    has_endpoint: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """From created_at to the first attempt in seconds, of the latest so many; None where there are none."""
-
-    events: int
-    median: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How many events come, and how many are first attempted, each second."""
-
-    arriving: float
-    starting: float
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What a table takes with its indexes. days: its partitions, the first of which is of kept_since."""
-
-    name: str
-    bytes: int
-    days: int
-    kept_since: date | None
-
-
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """How many commands are not finished."""
-
-    pending: int
-    running: int
-    pending_since: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class StatusFacts:
-    """What `status` shows. Counts go up to MAX_COUNTED, merchants that are owed something up to MAX_OWING.
-
-    next_try_at: of a suspended merchant. recent: attempts by outcome since `recent_since`.
-    holders: lanes by dispatcher. stranded: what waits although only a dispatcher is wanting.
-    dispatchers: as they noted themselves.
-    """
-
-    now: datetime
-    everything_is_paused: bool
-    general_pause: Pause | None
-    pending: int
-    pending_retry: int
-    owing: Sequence[Owing]
-    paused: int
-    failing: int
-    suspended: int
-    next_try_at: datetime | None
-    most_failing: Sequence[MerchantFacts]
-    recent_since: datetime
-    recent: dict[str, int]
-    lag: Lag
-    holders: dict[str, int]
-    commands: Commands
-    missing_partitions: Sequence[tuple[str, date]]
-    stranded: Stranded | None
-    dispatchers: Sequence[DispatcherFacts]
-    lost: Lost | None = None
-    pace: Pace = Pace(0, 0)
-    sizes: Sequence[Size] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,23 +15,20 @@ from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import (
     Administration,
     ControlRequest,
     DeliveryFilter,
-    DispatcherFacts,
     LockCapacity,
     LongTransaction,
     PauseOfEverything,
     StoredSecrets,
-    Stranded,
-    SuspendedMerchant,
     UnreadableRow,
 )
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
-from webhook_dispatcher.storage.lost import Lost
 from webhook_dispatcher.storage.previews import PauseOf
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)

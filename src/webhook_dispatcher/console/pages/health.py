@@ -15,7 +15,7 @@ from webhook_dispatcher.diagnosis import findings
 from webhook_dispatcher.diagnosis.findings import Finding, Level
 from webhook_dispatcher.diagnosis.vocabulary import label
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.storage.administration import DispatcherFacts
+from webhook_dispatcher.domain.status import DispatcherFacts
 from webhook_dispatcher.storage.console.health import MAX_NAMED, MAX_URLS, Health, Healths
 from webhook_dispatcher.storage.console.overview import DispatcherRow
 from webhook_dispatcher.transport.guard import Guard

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from webhook_dispatcher.domain.delivery import Pause
+from webhook_dispatcher.domain.status import Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
-from webhook_dispatcher.storage.administration import STRANDED_AFTER, Stranded, SuspendedMerchant
+from webhook_dispatcher.storage.administration import STRANDED_AFTER
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.overview import DispatcherRow, Overviews
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_all_as

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from webhook_dispatcher.domain.delivery import Pause
+from webhook_dispatcher.domain.status import Lag
 from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import merchants
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.fares import fails
-from webhook_dispatcher.storage.insight import Lag
 from webhook_dispatcher.storage.statements import CONSOLE, load
 
 MAX_DISPATCHERS = 1_000
