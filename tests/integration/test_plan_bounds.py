@@ -159,8 +159,8 @@ async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mo
     # taken, and without statistics of the key they look many.
     dear = {"is_known_merchant", "read_current_sealing_key"}
     dear |= {"read_own_charge", "list_own_deliveries_of_charge"}
-    # Looks of the console's pages are bounded where the planner does not see it, and so are the command line's by
-    # the same texts.
+    # Looks of the console's pages are bounded where the planner does not see it, and so are the command
+    # line's by the same texts.
     dear |= {name for name in QUESTIONS if name.startswith(("show_", "console_"))} | {"read_key_to_seal_with"}
     dear |= {name for name in QUESTIONS if f"console_{name}" in QUESTIONS}
     if plan_cache_mode == "force_custom_plan":
