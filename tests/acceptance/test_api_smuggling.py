@@ -39,12 +39,15 @@ class RawChargeService:
     """Reads requests as whoever goes by Content-Length alone, and keeps their bytes.
 
     connections: of each, the requests that came over it, one after the other. rest: what was none of them.
+    conversations: all of them; they end with their connections.
     """
 
     connections: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
     rest: bytes = b""
+    conversations: set["asyncio.Task[None] | None"] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.conversations.add(asyncio.current_task())
         arrived: list[tuple[bytes, bytes]] = []
         self.connections.append(arrived)
         try:
@@ -57,7 +60,7 @@ class RawChargeService:
         except ConnectionError:
             pass
         finally:
-            writer.close()
+            writer.transport.abort()
 
     def requests(self) -> list[tuple[bytes, bytes]]:
         """Return all that came, heads and bodies."""
@@ -87,6 +90,7 @@ async def before_raw_charge_service(
         server.close()
         for daemon in installation.daemons:
             daemon.kill()
+        await asyncio.gather(*filter(None, service.conversations))
         await server.wait_closed()
 
 

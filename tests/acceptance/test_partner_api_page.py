@@ -204,6 +204,7 @@ async def test_the_client_of_the_page_asks_again_where_the_answer_is_none_of_the
     instead = [BROKEN_OFF, OF_A_LOAD_BALANCER]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversations.add(asyncio.current_task())
         if instead:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(instead.pop(0))
@@ -213,11 +214,13 @@ async def test_the_client_of_the_page_asks_again_where_the_answer_is_none_of_the
         to_api = await asyncio.open_connection("127.0.0.1", api.port)
         await asyncio.gather(passed_on(reader, to_api[1]), passed_on(to_api[0], writer))
 
+    conversations = set["asyncio.Task[None] | None"]()
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, api.merchant("m1") as merchant:
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         program = blocks("python")[0] + '\nprint(api.ask("GET", "/deliveries")["data"])'
         assert await run_client(program, {**credentials(api, merchant), "API": base}) == ["[]"]
+        await asyncio.gather(*filter(None, conversations))
     assert instead == []
 
 
