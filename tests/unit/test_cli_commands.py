@@ -134,8 +134,8 @@ def test_a_secret_that_cannot_be_held_in_time_is_kept(shell: Shell, is_paused: b
     shell("endpoint set m1 https://merchant.com/", database)
     before = dict(database.sealed)
     database.not_held = [NotHeld(is_paused)] * 100
-    code, _, err = shell("endpoint rotate-secret m1 --hold --deadline 2s", database)
-    assert (code, why in err, database.sealed) == (1, True, before)
+    code, out, err = shell("endpoint rotate-secret m1 --hold --deadline 2s", database)
+    assert (code, out, why in err, database.sealed) == (1, "", True, before)
 
 
 def test_a_rotation_asks_first_where_events_wait(shell: Shell) -> None:

@@ -202,7 +202,8 @@ class FakeAdministration(Administration):
         return 12
 
     async def find_command(self, command_id: int) -> CommandView:
-        return self.progress.pop(0) if len(self.progress) > 1 else self.progress[0]
+        found = self.progress.pop(0) if len(self.progress) > 1 else self.progress[0]
+        return replace(found, status=str(found.status))  # as it is read from the database
 
     async def list_commands(
         self, merchant_id: str | None, status: CommandStatus | None, most: int
