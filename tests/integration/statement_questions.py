@@ -400,7 +400,7 @@ QUESTIONS: Mapping[str, Question] = {
         ("NULL", "0", "'infinity'", "NULL", "NULL", NOW, "7", str(ASKED), str(ASKED)), 2 * ASKED
     ),
     "run_waiting_now": Question((SEQS,), ASKED),
-    "find_finished_of": Question(
+    "find_finished": Question(
         (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", NOW, str(ASKED), str(ASKED)),
         2 * ASKED,
     ),
@@ -652,14 +652,13 @@ QUESTIONS: Mapping[str, Question] = {
     "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),
     "show_commands_around": Question((SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED)), 3 * ASKED),
     "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
-    "show_recovery_of": Question(
+    "show_recovery": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
-        + ("7", "ARRAY['failing']", str(ASKED)),
+        + ("false", "7", "ARRAY['failing']", str(ASKED), "10"),
         3 * ASKED,
     ),
-    "show_skip": Question((SESSION, LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED), "10"), 2 * ASKED),
-    "show_skip_of": Question(
-        (SESSION, f"'{HOT_ONE}'", LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED)), 2 * ASKED
+    "show_skip": Question(
+        (SESSION, f"'{HOT_ONE}'", LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED), "10"), 2 * ASKED
     ),
     "show_states": Question((SESSION, f"ARRAY[{_uuid(LOGGED)}]", "'test'"), VIEWS),
     "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),
@@ -707,16 +706,14 @@ READ_WHOLE: Mapping[str, str] = {
     "find_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
     "measure_lag": "as count_recent",
-    "count_arrivals": "as find_finished",
-    "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
+    "count_arrivals": "as show_lag",
+    "show_lag": "it may sort a partition that statistics call empty; test_console_read_cost.py has its cost",
     "console_find_whoever_failed": "as show_lag",
     "show_audit": "as read_endpoint_history",
     "show_audit_of_merchant": "as read_endpoint_history",
     "show_changes": "as read_endpoint_history",
-    "show_recovery": "as show_lag",
     "read_lost": "it says of all that was noted",
     "forget_noted": "every half hour: of dispatchers there are few, all else is found by its time",
-    "find_finished": "10,000 rows at a look; it may sort a partition that statistics call empty",
 }
 """Statements that may read a table as a whole, and why."""
 

@@ -146,12 +146,13 @@ def _failed(**filters: str) -> tuple[str, ...]:
 
 
 def _recovery(
-    name: str, *scope: str, kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']", types: str = "NULL"
+    merchant: str = "NULL",
+    kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']",
+    types: str = "NULL",
 ) -> tuple[str, ...]:
     period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
-    end = "7", "ARRAY['last_attempts', 'failing']", str(COUNTED)
-    of_all = (("false",), ("10",)) if name == "show_recovery" else ((), ())
-    return name, *scope, str(NEWEST), *period, kinds, types, "NULL", *of_all[0], *end, *of_all[1]
+    end = "false", "7", "ARRAY['last_attempts', 'failing']", str(COUNTED), "10"
+    return "show_recovery", "{person}", merchant, str(NEWEST), *period, kinds, types, "NULL", *end
 
 
 EVENT = "lpad('1000', 32, '0')::uuid"
@@ -211,17 +212,17 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     ),
     "which command sent it": (("show_commands_that_sent", "{person}", "1", f"ARRAY[{NOW}]", "400"), 400),
     "changes around": (("show_changes", "{person}", "'m0'", "'2000-01-01'", NOW, "50"), 50),
-    "a recovery": (_recovery("show_recovery", "{person}"), 3 * COUNTED),
+    "a recovery": (_recovery(), 3 * COUNTED),
     "a recovery of what there is not": (
-        _recovery("show_recovery", "{person}", types="ARRAY['charge.reversed']"),
+        _recovery(types="ARRAY['charge.reversed']"),
         3 * COUNTED,
     ),
-    "a retry of what failed": (_recovery("show_recovery", "{person}", kinds="ARRAY['failed']"), COUNTED),
-    "a recovery of a large merchant": (_recovery("show_recovery_of", "{person}", "'m0'"), 2 * COUNTED),
-    "a recovery of a small merchant": (_recovery("show_recovery_of", "{person}", "'m7'"), 50),
-    "a skip": (("show_skip", "{person}", *SKIPPED, str(COUNTED), "10"), COUNTED),
+    "a retry of what failed": (_recovery(kinds="ARRAY['failed']"), COUNTED),
+    "a recovery of a large merchant": (_recovery("'m0'"), 2 * COUNTED),
+    "a recovery of a small merchant": (_recovery("'m7'"), 50),
+    "a skip": (("show_skip", "{person}", "NULL", *SKIPPED, str(COUNTED), "10"), COUNTED),
     "how ticked ones stand": (("show_states", "{person}", f"ARRAY[{EVENT}]::uuid[]", "'test'"), 50),
-    "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", *SKIPPED, str(COUNTED)), 20),
+    "a skip of one merchant": (("show_skip", "{person}", "'m7'", *SKIPPED, str(COUNTED), "10"), 20),
     "circumstances": (("console_read_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
     "counts": (("show_counts", "{person}", str(COUNTED)), 4 * COUNTED),
     "what waits longest": (

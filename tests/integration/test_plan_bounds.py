@@ -63,7 +63,7 @@ CONTENTS = {
 }
 """By name, what is done to pg_statistic; the first two with each of the sizes."""
 
-SMALL = {"many pages and no rows": {"show_recovery_of", "show_all_api_keys"}}
+SMALL = {"many pages and no rows": {"show_recovery", "show_all_api_keys"}}
 """What reads 40,000 rows (5,000 keys) rather than an index where statistics call them none; more: not."""
 
 JIT_AS_POSTGRES_HAS_IT = """

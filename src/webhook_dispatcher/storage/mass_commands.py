@@ -46,12 +46,8 @@ class PostgresMassTransaction:
 
     async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
         period = *days(command.since, command.until), command.since, command.until
-        before = after, *period, command.states, command.types
-        behind = (command.failing_since,)
-        if command.merchant_id is None:
-            return await self._look("find_finished", before, command.charge, behind, limit)
-        place = command.merchant_id, *before
-        return await self._look("find_finished_of", place, command.charge, behind, limit)
+        before = command.merchant_id, after, *period, command.states, command.types
+        return await self._look("find_finished", before, command.charge, (command.failing_since,), limit)
 
     async def reopen_all(self, found: Matches) -> MadeDue:
         rows = await self._ask("reopen_finished", found.seqs, found.finished_ats, found.merchants)

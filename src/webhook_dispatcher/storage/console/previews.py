@@ -1,6 +1,7 @@
 """What a mass command would be about, counted for a page before it is given: console_previews.sql, bound."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -29,23 +30,20 @@ class Previews:
         """Count what a recovery would send. with_platform: also the platform's, where nobody is named."""
         [numbers] = await self._ask("show_numbers", session, None, wanted.until)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
-        kinds = list(wanted.states), wanted.types, wanted.charge
-        left_out = wanted.retries, list(wanted.leave_out), LOOK
-        if wanted.merchant_id is not None:
-            rows = await self._ask("show_recovery_of", session, wanted.merchant_id, *place, *kinds, *left_out)
-        else:
-            found = *place, *kinds, with_platform, *left_out
-            rows = await self._ask("show_recovery", session, *found, MERCHANTS_SHOWN)
-        return read_preview(rows)
+        kinds = list(wanted.states), wanted.types, wanted.charge, with_platform
+        left_out = wanted.retries, list(wanted.leave_out)
+        asked = wanted.merchant_id, *place, *kinds, *left_out
+        return await self._count("show_recovery", session, *asked)
 
     async def skip(self, session: bytes, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
-        which = wanted.since, wanted.before, wanted.types, wanted.charge
-        if wanted.merchant_id is not None:
-            rows = await self._ask("show_skip_of", session, wanted.merchant_id, *which, LOOK)
-        else:
-            rows = await self._ask("show_skip", session, *which, LOOK, MERCHANTS_SHOWN)
-        return read_preview(rows)
+        asked = wanted.merchant_id, wanted.since, wanted.before, wanted.types, wanted.charge
+        return await self._count("show_skip", session, *asked)
+
+    async def _count(self, name: str, session: bytes, merchant_id: str | None, *asked: object) -> Preview:
+        """Count; of one merchant's it is not said whose they are."""
+        found = read_preview(await self._ask(name, session, merchant_id, *asked, LOOK, MERCHANTS_SHOWN))
+        return found if merchant_id is None else replace(found, merchants={})
 
     async def states(self, session: bytes, events: Sequence[UUID]) -> Mapping[UUID, str]:
         """Return how deliveries stand, by event; one that is gone, or a test that ended, is left out."""

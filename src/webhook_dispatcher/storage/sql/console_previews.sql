@@ -2,21 +2,22 @@
 -- look at each place where such deliveries are, so that a page may ask. Places: what waits, what failed, what was finished.
 
 -- name: show_recovery
--- Count what a recovery, or a retry of what failed, would send of all merchants: the newest that were finished.
+-- Count what a recovery, or a retry of what failed, would send: of all merchants the newest that were finished, or of one.
 -- $1 session bytea
--- $2 before_seq bigint
--- $3 first_day timestamptz
--- $4 end_day timestamptz
--- $5 since timestamptz
--- $6 until timestamptz
--- $7 kinds text[]
--- $8 types text[], or null
--- $9 charge text, or null
--- $10 with_platform boolean
--- $11 retries bigint; of the schedule
--- $12 leave_out text[]; last_attempts, failing
--- $13 look bigint
--- $14 merchants_shown bigint
+-- $2 merchant_id text; null: all
+-- $3 before_seq bigint
+-- $4 first_day timestamptz
+-- $5 end_day timestamptz
+-- $6 since timestamptz
+-- $7 until timestamptz
+-- $8 kinds text[]
+-- $9 types text[], or null
+-- $10 charge text, or null
+-- $11 with_platform boolean; of all: the platform's too
+-- $12 retries bigint; of the schedule
+-- $13 leave_out text[]; last_attempts, failing
+-- $14 look bigint
+-- $15 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
 -- order: none; a row for each kind and those merchants that have most, and one without kind and merchant that counts merchants,
@@ -31,51 +32,84 @@ CROSS JOIN LATERAL (
             SELECT
                 'waiting' AS place, 'pending_retry' AS kind, owed.merchant_id, owed.type,
                 owed.due_at > clock_timestamp() AND NOT owed.is_claimed
-                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $6 AS is_meant,
-                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $11::bigint AS is_last,
-                CASE WHEN $9::text IS NOT NULL THEN owed.charge_id END AS charge_id
+                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7 AS is_meant,
+                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $12::bigint AS is_last,
+                CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END AS charge_id
             FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($7::text[])
+            WHERE me.name IS NOT NULL AND $2::text IS NULL
+                AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
             ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $13::bigint)
+            LIMIT (SELECT $14::bigint)
         )
         UNION ALL
         (
             SELECT
-                'failed', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason::text
+                'failed', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
                     ELSE 'failed' END,
                 finished.merchant_id, finished.type, true, false,
-                CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
+                CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
-            WHERE me.name IS NOT NULL AND finished.state = 'failed'
-                AND finished.finished_at >= $5 AND finished.finished_at < $6
-                AND $7::text[] && ARRAY['failed', 'skipped']
+            WHERE me.name IS NOT NULL AND $2::text IS NULL AND finished.state = 'failed'
+                AND finished.finished_at >= $6 AND finished.finished_at < $7
+                AND $8::text[] && ARRAY['failed', 'skipped']
             ORDER BY finished.finished_at DESC, finished.seq DESC
-            LIMIT (SELECT $13::bigint)
+            LIMIT (SELECT $14::bigint)
         )
         UNION ALL
         (
             SELECT
                 'finished', 'delivered', finished.merchant_id, finished.type,
-                finished.state = 'delivered' AND finished.finished_at >= $5 AND finished.finished_at < $6, false,
-                CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
+                finished.state = 'delivered' AND finished.finished_at >= $6 AND finished.finished_at < $7, false,
+                CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
-            WHERE me.name IS NOT NULL AND finished.seq < $2 AND finished.seq >= 0
-                AND finished.finished_at >= $3 AND finished.finished_at < $4
-                AND 'delivered' = ANY($7::text[])
+            WHERE me.name IS NOT NULL AND $2::text IS NULL AND finished.seq < $3 AND finished.seq >= 0
+                AND finished.finished_at >= $4 AND finished.finished_at < $5
+                AND 'delivered' = ANY($8::text[])
             ORDER BY finished.seq DESC
-            LIMIT (SELECT $13::bigint)
+            LIMIT (SELECT $14::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'waiting', 'pending_retry', owed.merchant_id, owed.type,
+                owed.due_at > clock_timestamp() AND NOT owed.is_claimed
+                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7,
+                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $12::bigint,
+                CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
+                AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.seq < $3 AND owed.seq >= 0
+                AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
+            ORDER BY owed.merchant_id DESC, owed.seq DESC
+            LIMIT (SELECT $14::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'finished', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
+                    ELSE finished.state END,
+                finished.merchant_id, finished.type, finished.finished_at >= $6 AND finished.finished_at < $7, false,
+                CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
+            FROM webhook.console_finished AS finished
+            -- As find_finished: the index that begins with merchants is then the only one in that order.
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
+                AND (finished.merchant_id, finished.seq) < ($2::text COLLATE "C", $3::bigint)
+                AND finished.merchant_id >= $2 AND finished.merchant_id <= $2
+                AND finished.finished_at >= $4 AND finished.finished_at < $5
+                AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
+            ORDER BY finished.merchant_id DESC, finished.seq DESC
+            LIMIT (SELECT $14::bigint)
         )
     ),
     counted AS MATERIALIZED (
         SELECT looked.kind, looked.merchant_id, looked.is_last, count(*) AS deliveries
         FROM looked
         WHERE looked.is_meant
-            AND looked.kind = ANY($7::text[])
+            AND looked.kind = ANY($8::text[])
             AND looked.type <> 'webhook.test'
-            AND ($10::boolean OR looked.merchant_id <> '$platform')
-            AND ($8::text[] IS NULL OR looked.type = ANY($8))
-            AND ($9::text IS NULL OR looked.charge_id = $9)
+            AND ($11::boolean OR $2::text IS NOT NULL OR looked.merchant_id <> '$platform')
+            AND ($9::text[] IS NULL OR looked.type = ANY($9))
+            AND ($10::text IS NULL OR looked.charge_id = $10)
         GROUP BY looked.kind, looked.merchant_id, looked.is_last
     ),
     matching AS MATERIALIZED (
@@ -92,8 +126,8 @@ CROSS JOIN LATERAL (
     meant AS MATERIALIZED (
         SELECT matching.*
         FROM matching
-        WHERE NOT (matching.is_last AND 'last_attempts' = ANY($12::text[]))
-            AND NOT (matching.is_failing AND 'failing' = ANY($12::text[]))
+        WHERE NOT (matching.is_last AND 'last_attempts' = ANY($13::text[]))
+            AND NOT (matching.is_failing AND 'failing' = ANY($13::text[]))
     )
     (
         SELECT
@@ -105,7 +139,7 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT
         NULL, NULL, (SELECT count(DISTINCT meant.merchant_id) FROM meant),
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $13, false),
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $14, false),
         coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_last), 0)::bigint,
         coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_failing), 0)::bigint,
         count(DISTINCT matching.merchant_id) FILTER (WHERE matching.is_failing)
@@ -116,104 +150,20 @@ CROSS JOIN LATERAL (
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $14
+        LIMIT $15
     )
-) AS page;
-
--- name: show_recovery_of
--- Like show_recovery, of one merchant.
--- $1 session bytea
--- $2 merchant_id text
--- $3 before_seq bigint
--- $4 first_day timestamptz
--- $5 end_day timestamptz
--- $6 since timestamptz
--- $7 until timestamptz
--- $8 kinds text[]
--- $9 types text[], or null
--- $10 charge text, or null
--- $11 retries bigint; of the schedule
--- $12 leave_out text[]; last_attempts, failing
--- $13 look bigint
--- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
---   failing_merchants bigint
--- order: as of show_recovery, without merchants
--- none: the session is over
-SELECT page.*
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    WITH looked AS MATERIALIZED (
-        (
-            SELECT
-                'waiting' AS place, 'pending_retry' AS kind, owed.type,
-                owed.due_at > clock_timestamp() AND NOT owed.is_claimed
-                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7 AS is_meant,
-                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $11::bigint AS is_last,
-                CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END AS charge_id
-            FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.seq < $3 AND owed.seq >= 0
-                AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
-            ORDER BY owed.merchant_id DESC, owed.seq DESC
-            LIMIT (SELECT $13::bigint)
-        )
-        UNION ALL
-        (
-            SELECT
-                'finished', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason::text
-                    ELSE finished.state::text END,
-                finished.type, finished.finished_at >= $6 AND finished.finished_at < $7, false,
-                CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
-            FROM webhook.console_finished AS finished
-            -- As find_finished_of: the index that begins with merchants is then the only one in that order.
-            WHERE me.name IS NOT NULL
-                AND (finished.merchant_id, finished.seq) < ($2::text COLLATE "C", $3::bigint)
-                AND finished.merchant_id >= $2 AND finished.merchant_id <= $2
-                AND finished.finished_at >= $4 AND finished.finished_at < $5
-                AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
-            ORDER BY finished.merchant_id DESC, finished.seq DESC
-            LIMIT (SELECT $13::bigint)
-        )
-    ),
-    counted AS MATERIALIZED (
-        SELECT
-            looked.kind, looked.is_last, count(*) AS deliveries,
-            (SELECT lanes.failing_since IS NOT NULL FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = $2) IS TRUE
-                AS is_failing
-        FROM looked
-        WHERE looked.is_meant
-            AND looked.kind = ANY($8::text[])
-            AND looked.type <> 'webhook.test'
-            AND ($9::text[] IS NULL OR looked.type = ANY($9))
-            AND ($10::text IS NULL OR looked.charge_id = $10)
-            AND (SELECT true FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = $2)
-        GROUP BY looked.kind, looked.is_last
-    )
-    SELECT
-        counted.kind, NULL::text AS merchant_id, sum(counted.deliveries)::bigint AS deliveries, false AS has_more,
-        NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
-    FROM counted
-    WHERE NOT (counted.is_last AND 'last_attempts' = ANY($12::text[]))
-        AND NOT (counted.is_failing AND 'failing' = ANY($12::text[]))
-    GROUP BY counted.kind
-    UNION ALL
-    SELECT
-        NULL, NULL, 0,
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $13, false),
-        coalesce(sum(counted.deliveries) FILTER (WHERE counted.is_last), 0)::bigint,
-        coalesce(sum(counted.deliveries) FILTER (WHERE counted.is_failing), 0)::bigint,
-        coalesce(bool_or(counted.is_failing), false)::integer::bigint
-    FROM counted
 ) AS page;
 
 -- name: show_skip
--- Count what a skip would give up of all merchants: the oldest that are owed.
+-- Count what a skip would give up: of all merchants the oldest that are owed, or of one.
 -- $1 session bytea
--- $2 since timestamptz
--- $3 before timestamptz
--- $4 types text[], or null
--- $5 charge text, or null
--- $6 look bigint
--- $7 merchants_shown bigint
+-- $2 merchant_id text; null: all
+-- $3 since timestamptz
+-- $4 before timestamptz
+-- $5 types text[], or null
+-- $6 charge text, or null
+-- $7 look bigint
+-- $8 merchants_shown bigint
 -- row: kind text, type text, merchant_id text, deliveries bigint, has_more boolean
 -- order: none; a row for each kind, each type and those merchants that have most, and one without any of them that
 --   counts merchants and says whether a look ended early
@@ -222,22 +172,49 @@ SELECT page.*
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     WITH looked AS MATERIALIZED (
-        SELECT
-            CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind, owed.merchant_id, owed.type,
-            owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at >= $2 AND owed.created_at < $3
-            AND owed.merchant_id <> '$platform' AS is_meant,
-            CASE WHEN $5::text IS NOT NULL THEN owed.charge_id END AS charge_id
-        FROM webhook.console_owed AS owed
-        WHERE me.name IS NOT NULL
-        ORDER BY owed.seq
-        LIMIT (SELECT $6::bigint)
+        (
+            SELECT
+                'all' AS place, CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind,
+                owed.merchant_id, owed.type, owed.created_at,
+                owed.on_failure IS DISTINCT FROM 'delivered' AND owed.merchant_id <> '$platform' AS is_meant,
+                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END AS charge_id
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND $2::text IS NULL
+            ORDER BY owed.seq
+            LIMIT (SELECT $7::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'in order', 'pending', owed.merchant_id, owed.type, owed.created_at, true,
+                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
+                AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NULL
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT (SELECT $7::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'retries', 'pending_retry', owed.merchant_id, owed.type, owed.created_at,
+                owed.on_failure IS DISTINCT FROM 'delivered',
+                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
+                AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
+            ORDER BY owed.merchant_id, owed.due_at
+            LIMIT (SELECT $7::bigint)
+        )
     ),
     meant AS MATERIALIZED (
         SELECT looked.kind, looked.type, looked.merchant_id, count(*) AS deliveries
         FROM looked
         WHERE looked.is_meant
-            AND ($4::text[] IS NULL OR looked.type = ANY($4))
-            AND ($5::text IS NULL OR looked.charge_id = $5)
+            AND looked.created_at >= $3
+            AND looked.created_at < $4
+            AND ($5::text[] IS NULL OR looked.type = ANY($5))
+            AND ($6::text IS NULL OR looked.charge_id = $6)
         GROUP BY looked.kind, looked.type, looked.merchant_id
     )
     SELECT
@@ -248,7 +225,9 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT NULL, meant.type, NULL, sum(meant.deliveries)::bigint, false FROM meant GROUP BY meant.type
     UNION ALL
-    SELECT NULL, NULL, NULL, count(DISTINCT meant.merchant_id), (SELECT count(*) FROM looked) >= $6
+    SELECT
+        NULL, NULL, NULL, count(DISTINCT meant.merchant_id),
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $7, false)
     FROM meant
     UNION ALL
     (
@@ -256,67 +235,8 @@ CROSS JOIN LATERAL (
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $7
+        LIMIT $8
     )
-) AS page;
-
--- name: show_skip_of
--- Like show_skip, of one merchant.
--- $1 session bytea
--- $2 merchant_id text
--- $3 since timestamptz
--- $4 before timestamptz
--- $5 types text[], or null
--- $6 charge text, or null
--- $7 look bigint
--- row: kind text, type text, merchant_id text, deliveries bigint, has_more boolean
--- order: as of show_skip, without merchants
--- none: the session is over
-SELECT page.*
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    WITH looked AS MATERIALIZED (
-        (
-            SELECT
-                'pending' AS kind, owed.type, owed.created_at, true AS is_meant,
-                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END AS charge_id
-            FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NULL
-            ORDER BY owed.merchant_id, owed.seq
-            LIMIT (SELECT $7::bigint)
-        )
-        UNION ALL
-        (
-            SELECT
-                'pending_retry', owed.type, owed.created_at, owed.on_failure IS DISTINCT FROM 'delivered',
-                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
-            FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
-            ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $7::bigint)
-        )
-    ),
-    meant AS MATERIALIZED (
-        SELECT looked.kind, looked.type, count(*) AS deliveries
-        FROM looked
-        WHERE looked.is_meant
-            AND looked.created_at >= $3
-            AND looked.created_at < $4
-            AND ($5::text[] IS NULL OR looked.type = ANY($5))
-            AND ($6::text IS NULL OR looked.charge_id = $6)
-        GROUP BY looked.kind, looked.type
-    )
-    SELECT
-        meant.kind, NULL::text AS type, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries,
-        false AS has_more
-    FROM meant
-    GROUP BY meant.kind
-    UNION ALL
-    SELECT NULL, meant.type, NULL, sum(meant.deliveries)::bigint, false FROM meant GROUP BY meant.type
-    UNION ALL
-    SELECT
-        NULL, NULL, NULL, 0,
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.kind) AS each) >= $7, false)
 ) AS page;
 
 -- name: show_states

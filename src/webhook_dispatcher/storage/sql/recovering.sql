@@ -121,76 +121,9 @@ RETURNING outbox.seq, outbox.merchant_id;
 -- Look on through the log in order of seq, for deliveries that finished within a range of time.
 -- The days are those of the partitions that the range touches: within them every row is looked at, and none is
 -- thrown away before the look is over. Notices to the platform are sent again where it is named.
--- $1 after_seq bigint
--- $2 first_day timestamptz
--- $3 end_day timestamptz
--- $4 since timestamptz
--- $5 until timestamptz
--- $6 kinds text[]
--- $7 types text[]
--- $8 charge text
--- $9 failing_since timestamptz; who fails since then, or for longer, is left out
--- $10 look bigint
--- $11 most bigint
--- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
---   is_over boolean
--- order: one row; the arrays by seq; a kind is the state, or skipped
-WITH looked AS MATERIALIZED (
-    SELECT
-        delivery_log.seq, delivery_log.merchant_id, delivery_log.finished_at, delivery_log.type,
-        CASE WHEN delivery_log.failed_reason IN ('skipped', 'cancelled') THEN delivery_log.failed_reason
-            ELSE delivery_log.state END AS kind
-    FROM webhook.delivery_log
-    WHERE delivery_log.seq > $1 AND delivery_log.finished_at >= $2 AND delivery_log.finished_at < $3
-    ORDER BY delivery_log.seq
-    LIMIT $10
-),
-matching AS MATERIALIZED (
-    SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
-    FROM looked
-    WHERE
-        looked.finished_at >= $4
-        AND looked.finished_at < $5
-        AND looked.kind = ANY($6::text[])
-        AND looked.type <> 'webhook.test'
-        AND looked.merchant_id <> '$platform'
-        AND ($7::text[] IS NULL OR looked.type = ANY($7))
-        AND ($8::text IS NULL OR $8 = (
-            SELECT webhook.charge_key(delivery_log.object)
-            FROM webhook.delivery_log
-            WHERE
-                delivery_log.merchant_id = ANY(ARRAY[looked.merchant_id])
-                AND delivery_log.seq BETWEEN looked.seq AND looked.seq
-                AND delivery_log.finished_at = looked.finished_at
-        ))
-        AND (SELECT lane.failing_since <= $9 FROM webhook.lane WHERE lane.merchant_id = looked.merchant_id) IS NOT TRUE
-        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
-    ORDER BY looked.seq
-    LIMIT $11
-),
-found AS MATERIALIZED (
-    SELECT
-        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
-        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
-        coalesce(array_agg(matching.kind ORDER BY matching.seq), '{}') AS kinds,
-        coalesce(array_agg(matching.finished_at ORDER BY matching.seq), '{}') AS finished_ats,
-        CASE WHEN count(*) >= $11 THEN max(matching.seq) END AS full_at
-    FROM matching
-)
-SELECT
-    found.seqs,
-    found.merchants,
-    found.kinds,
-    found.finished_ats,
-    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
-    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $1) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $10 AS is_over
-FROM found;
-
--- name: find_finished_of
--- Like find_finished, for one merchant. Ordered by merchant too, and compared as a row: the index that begins with
--- merchants is then the only one in that order, and read from where the last look ended.
--- $1 merchant_id text
+-- One merchant's are ordered by merchant too, and compared as a row: the index that begins with merchants is then the
+-- only one in that order, and read from where the last look ended.
+-- $1 merchant_id text; null: all
 -- $2 after_seq bigint
 -- $3 first_day timestamptz
 -- $4 end_day timestamptz
@@ -207,18 +140,31 @@ FROM found;
 -- order: one row; the arrays by seq; a kind is the state, or skipped
 WITH looked AS MATERIALIZED (
     SELECT
-        delivery_log.seq, delivery_log.merchant_id, delivery_log.finished_at, delivery_log.type,
-        CASE WHEN delivery_log.failed_reason IN ('skipped', 'cancelled') THEN delivery_log.failed_reason
-            ELSE delivery_log.state END AS kind
-    FROM webhook.delivery_log
-    WHERE
-        (delivery_log.merchant_id, delivery_log.seq) > ($1::text COLLATE "C", $2::bigint)
-        AND delivery_log.merchant_id >= $1
-        AND delivery_log.merchant_id <= $1
-        AND delivery_log.finished_at >= $3
-        AND delivery_log.finished_at < $4
-    ORDER BY delivery_log.merchant_id, delivery_log.seq
-    LIMIT $11
+        log.seq, log.merchant_id, log.finished_at, log.type,
+        CASE WHEN log.failed_reason IN ('skipped', 'cancelled') THEN log.failed_reason ELSE log.state END AS kind
+    FROM (
+        (
+            SELECT all_of.seq, all_of.merchant_id, all_of.finished_at, all_of.type, all_of.failed_reason, all_of.state
+            FROM webhook.delivery_log AS all_of
+            WHERE $1::text IS NULL AND all_of.seq > $2 AND all_of.finished_at >= $3 AND all_of.finished_at < $4
+            ORDER BY all_of.seq
+            LIMIT $11
+        )
+        UNION ALL
+        (
+            SELECT of_one.seq, of_one.merchant_id, of_one.finished_at, of_one.type, of_one.failed_reason, of_one.state
+            FROM webhook.delivery_log AS of_one
+            WHERE
+                $1::text IS NOT NULL
+                AND (of_one.merchant_id, of_one.seq) > ($1::text COLLATE "C", $2::bigint)
+                AND of_one.merchant_id >= $1
+                AND of_one.merchant_id <= $1
+                AND of_one.finished_at >= $3
+                AND of_one.finished_at < $4
+            ORDER BY of_one.merchant_id, of_one.seq
+            LIMIT $11
+        )
+    ) AS log
 ),
 matching AS MATERIALIZED (
     SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
@@ -228,6 +174,7 @@ matching AS MATERIALIZED (
         AND looked.finished_at < $6
         AND looked.kind = ANY($7::text[])
         AND looked.type <> 'webhook.test'
+        AND ($1::text IS NOT NULL OR looked.merchant_id <> '$platform')
         AND ($8::text[] IS NULL OR looked.type = ANY($8))
         AND ($9::text IS NULL OR $9 = (
             SELECT webhook.charge_key(delivery_log.object)
