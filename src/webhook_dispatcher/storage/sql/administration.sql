@@ -224,7 +224,7 @@ SELECT
 -- $9 outcome text
 -- $10 oldest_first boolean
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz; ordered by seq
 -- none: no delivery matches
 SELECT *
@@ -235,9 +235,8 @@ FROM (
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
-            NULL::text AS failed_reason, attempts::integer AS attempts,
-            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status, last_outcome, NULL::timestamptz AS finished_at
         FROM webhook.owed
         WHERE ($1::text IS NULL OR merchant_id = $1)
             AND CASE $2::text
@@ -259,9 +258,8 @@ FROM (
     UNION ALL
     (
         SELECT
-            event_id, seq, merchant_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
-            attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts,
+            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
         FROM webhook.finished
         WHERE ($1::text IS NULL OR merchant_id = $1)
             AND CASE $2::text
@@ -312,8 +310,7 @@ RETURNING id;
 --   the newest first
 -- none: no command matches
 SELECT
-    id, created_at, requested_by, command, merchant_id, event_id, status::text AS status, handled_at, result,
-    error_code::integer AS error_code, error_message
+    id, created_at, requested_by, command, merchant_id, event_id, status, handled_at, result, error_code, error_message
 FROM webhook.control
 WHERE ($1::text IS NULL OR merchant_id = $1 OR subject = $1)
     AND ($2::text IS NULL OR status::text = $2)

@@ -20,7 +20,7 @@
 -- $6 until timestamptz
 -- $7 most bigint
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT page.*
@@ -39,8 +39,7 @@ CROSS JOIN LATERAL (
                 (
                     SELECT
                         merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
-                        attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        attempts, NULL::timestamptz AS next_attempt_at, last_status, last_outcome,
                         NULL::timestamptz AS finished_at,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_owed
@@ -54,9 +53,8 @@ CROSS JOIN LATERAL (
                     SELECT
                         merchant_id, seq, event_id, type, created_at,
                         CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
-                        NULL::text AS failed_reason, attempts::integer AS attempts,
-                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::text AS failed_reason, attempts,
+                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at, last_status, last_outcome,
                         NULL::timestamptz AS finished_at,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_owed
@@ -68,9 +66,8 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 (
                     SELECT
-                        merchant_id, seq, event_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
-                        attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at,
+                        merchant_id, seq, event_id, type, created_at, state, failed_reason, attempts,
+                        NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_finished
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
@@ -107,7 +104,7 @@ ORDER BY page.seq DESC;
 -- $5 until timestamptz
 -- $6 most bigint
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT page.*
@@ -120,8 +117,7 @@ CROSS JOIN LATERAL (
         numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT
-            merchant_id, seq, event_id, type, created_at, failed_reason::text AS failed_reason,
-            attempts::integer AS attempts, last_status::integer AS last_status, last_outcome::text AS last_outcome,
+            merchant_id, seq, event_id, type, created_at, failed_reason, attempts, last_status, last_outcome,
             finished_at, row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS number
         FROM webhook.own_finished
         WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
@@ -153,7 +149,7 @@ ORDER BY page.seq DESC;
 -- $7 charge_id text
 -- $8 most bigint
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, the token is not live, or charges are not indexed
 SELECT page.*
@@ -166,17 +162,15 @@ CROSS JOIN LATERAL (
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
-            NULL::text AS failed_reason, attempts::integer AS attempts,
-            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status, last_outcome, NULL::timestamptz AS finished_at
         FROM webhook.own_owed
         WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
-            attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts,
+            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
         FROM webhook.own_finished
         WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
@@ -198,16 +192,15 @@ ORDER BY page.seq DESC;
 -- $1 token bytea
 -- $2 event_id uuid
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, object text
 -- none: not known, dropped with its day's log, another merchant's, or the token is not live
 SELECT delivery.*
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
-        known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
-        known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
+        known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state, known.failed_reason,
+        known.attempts, known.next_attempt_at, known.last_status, known.last_outcome, known.finished_at,
         known.object::text AS object
     FROM (
         SELECT

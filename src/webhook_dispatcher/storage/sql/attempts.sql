@@ -5,16 +5,14 @@
 -- $1 reader bytea
 -- $2 event_id uuid
 -- $3 most bigint; null: all
--- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
+-- row: attempt smallint, trigger text, started_at timestamptz, duration_ms integer, status smallint, outcome text,
 --   reason text; ordered by started_at
 -- none: not attempted yet, dropped with their day's log, another merchant's, or nobody is found who asks
 SELECT page.*
 FROM role.reader AS me
 CROSS JOIN LATERAL (
     SELECT
-        made.attempt::integer AS attempt, made.trigger::text AS trigger, made.started_at,
-        made.duration_ms::integer AS duration_ms, made.status::integer AS status, made.outcome::text AS outcome,
-        made.reason
+        made.attempt, made.trigger, made.started_at, made.duration_ms, made.status, made.outcome, made.reason
     FROM (SELECT attempts.* FROM role.attempts AS attempts WHERE role.may_read AND attempts.event_id = $2 OFFSET 0) AS made
     ORDER BY made.started_at, made.attempt
     LIMIT $3

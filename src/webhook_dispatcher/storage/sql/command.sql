@@ -11,8 +11,8 @@ SELECT page.*
 FROM role.reader AS me
 CROSS JOIN LATERAL (
     SELECT
-        commands.id, commands.command, commands.event_id, commands.created_at, commands.status::text AS status,
-        commands.handled_at, commands.result, commands.error_code::integer AS error_code, commands.error_message
+        commands.id, commands.command, commands.event_id, commands.created_at, commands.status, commands.handled_at,
+        commands.result, commands.error_code, commands.error_message
     FROM role.commands AS commands
     WHERE role.may_read AND commands.id = $2
     LIMIT 1

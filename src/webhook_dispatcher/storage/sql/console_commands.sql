@@ -38,10 +38,9 @@ CROSS JOIN LATERAL (
         SELECT looked.*, row_number() OVER (ORDER BY looked.id DESC) AS number
         FROM (
             SELECT
-                commands.id, commands.created_at, commands.requested_by, commands.command,
-                commands.merchant_id::text AS merchant_id, commands.event_id, commands.args,
-                commands.status::text AS status, commands.running_until, commands.is_stopping, commands.handled_at,
-                commands.result, commands.error_code, commands.error_message
+                commands.id, commands.created_at, commands.requested_by, commands.command, commands.merchant_id,
+                commands.event_id, commands.args, commands.status, commands.running_until, commands.is_stopping,
+                commands.handled_at, commands.result, commands.error_code, commands.error_message
             FROM webhook.console_commands AS commands
             WHERE me.name IS NOT NULL AND commands.id < $2
             ORDER BY commands.id DESC
@@ -70,9 +69,9 @@ ORDER BY page.id DESC;
 --   error_message text, has_events boolean
 -- none: there is no such command, or the session is over
 SELECT
-    page.id, page.created_at, page.requested_by, page.command, page.merchant_id::text AS merchant_id, page.event_id,
+    page.id, page.created_at, page.requested_by, page.command, page.merchant_id, page.event_id,
     CASE WHEN octet_length(page.args::text) <= 65536 THEN page.args::text END AS args,
-    page.status::text AS status, page.running_until, page.is_stopping, page.handled_at,
+    page.status, page.running_until, page.is_stopping, page.handled_at,
     CASE WHEN octet_length(page.result::text) <= 65536 THEN page.result::text END AS result,
     page.error_code, page.error_message,
     -- Not EXISTS, which may be answered by a hash of all chunks.
@@ -98,16 +97,16 @@ CROSS JOIN LATERAL (
 -- $5 look bigint
 -- $6 most bigint
 -- row: place bigint, seq bigint, event_id uuid, merchant_id text, type text, charge_id text, state text, is_owed boolean,
---   last_outcome text, last_status integer, finished_at timestamptz, is_match boolean, is_last_looked_at boolean
+--   last_outcome text, last_status smallint, finished_at timestamptz, is_match boolean, is_last_looked_at boolean
 -- order: by place; without an event_id the delivery is gone
 -- none: the command sent no more events, or the session is over
 SELECT page.*
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        looked.place, looked.seq, delivery.event_id, delivery.merchant_id::text AS merchant_id, delivery.type::text AS type,
-        delivery.charge_id, delivery.state, coalesce(delivery.is_owed, false) AS is_owed, delivery.last_outcome,
-        delivery.last_status, delivery.finished_at, judged.is_match,
+        looked.place, looked.seq, delivery.event_id, delivery.merchant_id, delivery.type, delivery.charge_id,
+        delivery.state, coalesce(delivery.is_owed, false) AS is_owed, delivery.last_outcome, delivery.last_status,
+        delivery.finished_at, judged.is_match,
         looked.place = $3 + $5 AS is_last_looked_at
     FROM (
         SELECT chunk.place + sent.number AS place, chunk.place AS chunk_place, sent.number, sent.seq, chunk.at
@@ -133,14 +132,12 @@ CROSS JOIN LATERAL (
                     WHEN on_failure = 'delivered' THEN 'delivered'
                     ELSE 'pending_retry'
                 END AS state,
-                true AS is_owed, last_outcome::text AS last_outcome, last_status::integer AS last_status,
-                NULL::timestamptz AS finished_at
+                true AS is_owed, last_outcome, last_status, NULL::timestamptz AS finished_at
             FROM webhook.console_owed
             WHERE seq = looked.seq
             UNION ALL
             SELECT
-                event_id, merchant_id, type, charge_id, state::text, false, last_outcome::text, last_status::integer,
-                finished_at
+                event_id, merchant_id, type, charge_id, state, false, last_outcome, last_status, finished_at
             FROM webhook.console_finished
             -- The chunk was written down after its rows were taken out of the log.
             WHERE seq = looked.seq AND finished_at >= looked.at - interval '1 minute'
@@ -168,8 +165,8 @@ ORDER BY page.place;
 -- order: by id, the newest first
 -- none: nothing was, or who looks is no operator, or the session is over
 SELECT
-    page.id, page.at, page.role::text AS role, page.person, page.action::text AS action,
-    page.merchant_id::text AS merchant_id, page.before::text AS before, page.after::text AS after
+    page.id, page.at, page.role, page.person, page.action, page.merchant_id, page.before::text AS before,
+    page.after::text AS after
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT audit.*
@@ -190,8 +187,8 @@ ORDER BY page.id DESC;
 -- order: by id, the newest first
 -- none: nothing was, or who looks is no operator, or the session is over
 SELECT
-    page.id, page.at, page.role::text AS role, page.person, page.action::text AS action,
-    page.merchant_id::text AS merchant_id, page.before::text AS before, page.after::text AS after
+    page.id, page.at, page.role, page.person, page.action, page.merchant_id, page.before::text AS before,
+    page.after::text AS after
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT audit.*

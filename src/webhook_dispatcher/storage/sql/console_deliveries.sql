@@ -48,7 +48,7 @@ CROSS JOIN LATERAL (
 -- $11 most bigint
 -- $12 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, or the session is over
 SELECT
@@ -82,9 +82,8 @@ CROSS JOIN LATERAL (
                             WHEN on_failure = 'delivered' THEN 'delivered'
                             ELSE 'pending_retry'
                         END AS state,
-                        NULL::text AS failed_reason, attempts::integer AS attempts,
-                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::text AS failed_reason, attempts,
+                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at, last_status, last_outcome,
                         NULL::timestamptz AS finished_at
                     FROM webhook.console_owed
                     WHERE me.name IS NOT NULL AND seq < $2 AND seq >= $3 AND ($4::text IS NULL OR $4 <> 'failed')
@@ -94,10 +93,8 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 (
                     SELECT
-                        seq, event_id, merchant_id, type, created_at, state::text AS state,
-                        failed_reason::text AS failed_reason, attempts::integer AS attempts,
-                        NULL::timestamptz AS next_attempt_at, last_status::integer AS last_status,
-                        last_outcome::text AS last_outcome, finished_at
+                        seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts,
+                        NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
                     FROM webhook.console_finished
                     WHERE me.name IS NOT NULL AND seq < $2 AND seq >= $3
                         AND finished_at >= coalesce($8::timestamptz - interval '1 day', '-infinity')
@@ -143,7 +140,7 @@ ORDER BY page.seq DESC;
 -- $12 most bigint
 -- $13 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, or the session is over
 SELECT
@@ -172,8 +169,7 @@ CROSS JOIN LATERAL (
                 (
                     SELECT
                         merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
-                        attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        attempts, NULL::timestamptz AS next_attempt_at, last_status, last_outcome,
                         NULL::timestamptz AS finished_at
                     FROM webhook.console_owed
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
@@ -187,9 +183,8 @@ CROSS JOIN LATERAL (
                     SELECT
                         merchant_id, seq, event_id, type, created_at,
                         CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
-                        NULL::text AS failed_reason, attempts::integer AS attempts,
-                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::text AS failed_reason, attempts,
+                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at, last_status, last_outcome,
                         NULL::timestamptz AS finished_at
                     FROM webhook.console_owed
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
@@ -201,10 +196,8 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 (
                     SELECT
-                        merchant_id, seq, event_id, type, created_at, state::text AS state,
-                        failed_reason::text AS failed_reason, attempts::integer AS attempts,
-                        NULL::timestamptz AS next_attempt_at, last_status::integer AS last_status,
-                        last_outcome::text AS last_outcome, finished_at
+                        merchant_id, seq, event_id, type, created_at, state, failed_reason, attempts,
+                        NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
                     FROM webhook.console_finished
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
                         AND finished_at >= coalesce($9::timestamptz - interval '1 day', '-infinity')
@@ -246,7 +239,7 @@ ORDER BY page.seq DESC;
 -- $10 most bigint
 -- $11 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by finished_at and seq, the newest first
 -- none: none matches, or the session is over
 SELECT
@@ -268,10 +261,8 @@ CROSS JOIN LATERAL (
         SELECT looked.*, row_number() OVER (ORDER BY looked.finished_at DESC, looked.seq DESC) AS number
         FROM (
             SELECT
-                seq, event_id, merchant_id, type, created_at, state::text AS state,
-                failed_reason::text AS failed_reason, attempts::integer AS attempts,
-                NULL::timestamptz AS next_attempt_at, last_status::integer AS last_status,
-                last_outcome::text AS last_outcome, finished_at
+                seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts,
+                NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
             FROM webhook.console_finished
             WHERE me.name IS NOT NULL
                 AND state = 'failed'
@@ -314,7 +305,7 @@ ORDER BY page.finished_at DESC, page.seq DESC;
 -- $11 most bigint
 -- $12 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, or the session is over
 SELECT page.*, true AS is_match, false AS is_last_looked_at
@@ -327,16 +318,14 @@ CROSS JOIN LATERAL (
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
-            NULL::text AS failed_reason, attempts::integer AS attempts,
-            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status, last_outcome, NULL::timestamptz AS finished_at
         FROM webhook.console_owed
         WHERE me.name IS NOT NULL AND event_id = $2
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, charge_id, created_at, state::text AS state,
-            failed_reason::text AS failed_reason, attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+            event_id, seq, merchant_id, type, charge_id, created_at, state, failed_reason, attempts,
+            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
         FROM webhook.console_finished
         WHERE me.name IS NOT NULL AND event_id = $2
         OFFSET 0
@@ -370,7 +359,7 @@ ORDER BY page.seq DESC;
 -- $11 most bigint
 -- $12 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, the session is over, or charges are not indexed
 SELECT page.*, true AS is_match, false AS is_last_looked_at
@@ -383,17 +372,15 @@ CROSS JOIN LATERAL (
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
-            NULL::text AS failed_reason, attempts::integer AS attempts,
-            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status, last_outcome, NULL::timestamptz AS finished_at
         FROM webhook.console_owed
         WHERE me.name IS NOT NULL AND charge_id = $2
             AND (SELECT console_state.has_charge_index FROM webhook.console_state)
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, charge_id, created_at, state::text AS state,
-            failed_reason::text AS failed_reason, attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+            event_id, seq, merchant_id, type, charge_id, created_at, state, failed_reason, attempts,
+            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
         FROM webhook.console_finished
         WHERE me.name IS NOT NULL AND charge_id = $2
             AND (SELECT console_state.has_charge_index FROM webhook.console_state)

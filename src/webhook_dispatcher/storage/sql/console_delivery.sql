@@ -42,8 +42,8 @@ CROSS JOIN LATERAL (
         SELECT looked.*, lead(looked.created_at) OVER (ORDER BY looked.id) AS next_at
         FROM (
             SELECT
-                commands.id, commands.command, commands.requested_by, commands.status::text AS status,
-                commands.created_at, commands.handled_at
+                commands.id, commands.command, commands.requested_by, commands.status, commands.created_at,
+                commands.handled_at
             FROM webhook.console_commands AS commands
             WHERE me.name IS NOT NULL
                 AND left(coalesce(commands.merchant_id, ''), 128) = scope.merchant_id
@@ -61,8 +61,8 @@ CROSS JOIN LATERAL (
     SELECT looked.id, looked.command, looked.requested_by, looked.status, looked.created_at, looked.handled_at
     FROM (
         SELECT
-            commands.id, commands.command, commands.requested_by, commands.status::text AS status,
-            commands.created_at, commands.handled_at, commands.merchant_id
+            commands.id, commands.command, commands.requested_by, commands.status, commands.created_at,
+            commands.handled_at, commands.merchant_id
         FROM webhook.console_commands AS commands
         WHERE me.name IS NOT NULL AND commands.id >= 0
         ORDER BY commands.id DESC
@@ -104,8 +104,8 @@ CROSS JOIN LATERAL (
     ) AS chunk
     CROSS JOIN LATERAL (
         SELECT
-            commands.id, commands.command, commands.requested_by, commands.status::text AS status,
-            commands.created_at, commands.handled_at
+            commands.id, commands.command, commands.requested_by, commands.status, commands.created_at,
+            commands.handled_at
         FROM webhook.console_commands AS commands
         WHERE commands.id = chunk.command_id
         LIMIT 1
@@ -127,7 +127,7 @@ SELECT page.*
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        looked.id, looked.at, looked.role::text AS role, looked.person, looked.action::text AS action,
+        looked.id, looked.at, looked.role, looked.person, looked.action,
         NULL::bigint AS command_id, looked.before ->> 'url' AS url_before, looked.after ->> 'url' AS url_after
     FROM (
         SELECT audit.*

@@ -41,7 +41,7 @@ CROSS JOIN LATERAL (
     ) AS partition
 ) AS days
 LEFT JOIN LATERAL (
-    SELECT keys.key_id::text AS key_id, keys.confirmed_at
+    SELECT keys.key_id, keys.confirmed_at
     FROM webhook.console_sealing_keys AS keys
     WHERE me.name IS NOT NULL
     LIMIT 1
@@ -91,7 +91,7 @@ ORDER BY wanted.log, wanted.day;
 -- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz
 -- order: by next_try_at
 -- none: nobody is suspended, or the session is over
-SELECT page.merchant_id::text AS merchant_id, page.suspended_at, page.wait_until AS next_try_at
+SELECT page.merchant_id, page.suspended_at, page.wait_until AS next_try_at
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT lanes.merchant_id, lanes.suspended_at, lanes.wait_until
@@ -110,7 +110,7 @@ ORDER BY page.wait_until, page.merchant_id;
 -- $3 most bigint
 -- row: merchant_id text, event_id uuid, created_at timestamptz
 -- none: somebody holds a lane, everything is paused, nothing has waited for so long, or the session is over
-SELECT page.merchant_id::text AS merchant_id, page.event_id, page.created_at
+SELECT page.merchant_id, page.event_id, page.created_at
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     WITH RECURSIVE head AS (
@@ -169,7 +169,7 @@ CROSS JOIN LATERAL (
         coalesce(array_agg(listed.merchant_id), '{}') AS merchants,
         coalesce(array_agg(listed.url), '{}') AS urls
     FROM (
-        SELECT endpoints.merchant_id::text AS merchant_id, endpoints.url::text AS url
+        SELECT endpoints.merchant_id, endpoints.url
         FROM webhook.console_endpoints AS endpoints
         WHERE me.name IS NOT NULL AND endpoints.merchant_id > ''::text COLLATE "C"
         ORDER BY endpoints.merchant_id

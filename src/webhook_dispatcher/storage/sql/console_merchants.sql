@@ -234,16 +234,16 @@ LEFT JOIN LATERAL (
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 most bigint
--- row: event_id uuid, attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer,
+-- row: event_id uuid, attempt smallint, trigger text, started_at timestamptz, duration_ms integer, status smallint,
 --   outcome text, reason text, type text, charge_id text; the last two are null where the delivery is gone
 -- order: by started_at, the latest first
 -- none: no attempt at this merchant is in the log, or the session is over
-SELECT page.*, coalesce(owed.type, logged.type)::text AS type, coalesce(owed.charge_id, logged.charge_id) AS charge_id
+SELECT page.*, coalesce(owed.type, logged.type) AS type, coalesce(owed.charge_id, logged.charge_id) AS charge_id
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        made.event_id, made.attempt::integer AS attempt, made.trigger::text AS trigger, made.started_at,
-        made.duration_ms::integer AS duration_ms, made.status::integer AS status, made.outcome::text AS outcome, made.reason
+        made.event_id, made.attempt, made.trigger, made.started_at, made.duration_ms, made.status, made.outcome,
+        made.reason
     FROM webhook.console_attempts AS made
     WHERE me.name IS NOT NULL AND made.merchant_id = $2
     ORDER BY made.merchant_id DESC, made.started_at DESC
@@ -270,8 +270,8 @@ ORDER BY page.started_at DESC;
 -- order: the newest first
 -- none: it has none, or the session is over
 SELECT
-    page.client_id::text AS client_id, page.merchant_id::text AS merchant_id, page.name, page.created_at, page.created_by,
-    page.last_used_at, page.revoked_at, page.revoked_by
+    page.client_id, page.merchant_id, page.name, page.created_at, page.created_by, page.last_used_at, page.revoked_at,
+    page.revoked_by
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT keys.*
@@ -292,8 +292,8 @@ ORDER BY page.id DESC;
 -- order: the newest first
 -- none: there are no more, or the session is over
 SELECT
-    page.id, page.client_id::text AS client_id, page.merchant_id::text AS merchant_id, page.name, page.created_at,
-    page.created_by, page.last_used_at, page.revoked_at, page.revoked_by
+    page.id, page.client_id, page.merchant_id, page.name, page.created_at, page.created_by, page.last_used_at,
+    page.revoked_at, page.revoked_by
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT keys.*
@@ -313,7 +313,7 @@ ORDER BY page.id DESC;
 SELECT page.merchant_id
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT keys.merchant_id::text AS merchant_id
+    SELECT keys.merchant_id
     FROM webhook.console_api_keys AS keys
     WHERE me.name IS NOT NULL AND keys.client_id = ANY(ARRAY[$2])
     LIMIT 1

@@ -81,7 +81,7 @@ CROSS JOIN LATERAL (
 -- row: event_id uuid, seq bigint, merchant_id text, created_at timestamptz
 -- order: one row at most
 -- none: nothing waits, or the session is over
-SELECT page.event_id, page.seq, page.merchant_id::text AS merchant_id, page.created_at
+SELECT page.event_id, page.seq, page.merchant_id, page.created_at
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     WITH RECURSIVE head AS (
@@ -198,8 +198,8 @@ SELECT page.*
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        dispatchers.owner::text AS owner, dispatchers.host, dispatchers.version, dispatchers.started_at,
-        dispatchers.beat_at, dispatchers.lanes, dispatchers.attempts_in_flight, dispatchers.is_ready, dispatchers.reasons,
+        dispatchers.owner, dispatchers.host, dispatchers.version, dispatchers.started_at, dispatchers.beat_at,
+        dispatchers.lanes, dispatchers.attempts_in_flight, dispatchers.is_ready, dispatchers.reasons,
         dispatchers.faults, dispatchers.settings, dispatchers.beat_at > clock_timestamp() - $2::interval AS is_alive
     FROM webhook.console_dispatchers AS dispatchers
     WHERE me.name IS NOT NULL AND dispatchers.owner >= ''::text COLLATE "C"
@@ -215,7 +215,7 @@ ORDER BY page.beat_at DESC, page.owner;
 -- row: at timestamptz, outcome text, attempts bigint
 -- order: none
 -- none: nothing was attempted, or the session is over
-SELECT page.at, page.outcome::text AS outcome, page.attempts
+SELECT page.at, page.outcome, page.attempts
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT

@@ -250,7 +250,7 @@ CROSS JOIN LATERAL (
 SELECT page.event_id, page.state
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT finished.event_id, finished.state::text AS state
+    SELECT finished.event_id, finished.state
     FROM webhook.console_finished AS finished
     WHERE me.name IS NOT NULL AND finished.event_id = ANY($2::uuid[]) AND finished.type <> $3
     UNION ALL

@@ -6,7 +6,7 @@
 -- $2 events uuid[]
 -- $3 most bigint
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
---   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
 --   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
 -- none: not known, or dropped with its day's log, or the session is over
@@ -20,18 +20,15 @@ CROSS JOIN LATERAL (
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
-            NULL::text AS failed_reason, attempts::integer AS attempts,
-            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at,
-            charge_id, due_at, is_claimed, trigger::text AS trigger, on_failure::text AS on_failure,
-            coalesce(attempts_by_hand, 0)::integer AS attempts_by_hand, scheduled_at
+            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status, last_outcome, NULL::timestamptz AS finished_at, charge_id, due_at, is_claimed, trigger,
+            on_failure, coalesce(attempts_by_hand, 0)::integer AS attempts_by_hand, scheduled_at
         FROM role.owed
         WHERE role.may_read AND event_id = ANY($2::uuid[])
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, created_at, state::text, failed_reason::text, attempts::integer,
-            NULL::timestamptz, last_status::integer, last_outcome::text, finished_at, charge_id, NULL::timestamptz, false,
-            NULL::text, NULL::text, 0, NULL::timestamptz
+            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, NULL, last_status,
+            last_outcome, finished_at, charge_id, NULL, false, NULL, NULL, 0, NULL
         FROM role.finished
         WHERE role.may_read AND event_id = ANY($2::uuid[])
         LIMIT $3
@@ -46,12 +43,12 @@ ORDER BY page.seq;
 -- $1 reader bytea
 -- $2 event_id uuid
 -- $3 most bigint; null: all
--- row: attempt integer, started_at timestamptz, response_excerpt text; ordered by started_at
+-- row: attempt smallint, started_at timestamptz, response_excerpt text; ordered by started_at
 -- none: nothing was kept, or who looks is no operator, or the session is over
 SELECT page.*
 FROM role.reader AS me
 CROSS JOIN LATERAL (
-    SELECT made.attempt::integer AS attempt, made.started_at, made.response_excerpt
+    SELECT made.attempt, made.started_at, made.response_excerpt
     FROM (SELECT responses.* FROM role.responses AS responses WHERE role.may_read AND responses.event_id = $2 OFFSET 0) AS made
     WHERE made.response_excerpt IS NOT NULL
     ORDER BY made.started_at, made.attempt
@@ -65,7 +62,7 @@ ORDER BY page.started_at, page.attempt;
 -- $2 merchant_id text
 -- $3 before timestamptz
 -- $4 most bigint
--- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
+-- row: attempt smallint, trigger text, started_at timestamptz, duration_ms integer, status smallint, outcome text,
 --   reason text
 -- order: by started_at, the latest first
 -- none: no attempt at this merchant is in the log, or the session is over
@@ -73,9 +70,7 @@ SELECT page.*
 FROM role.reader AS me
 CROSS JOIN LATERAL (
     SELECT
-        made.attempt::integer AS attempt, made.trigger::text AS trigger, made.started_at,
-        made.duration_ms::integer AS duration_ms, made.status::integer AS status, made.outcome::text AS outcome,
-        made.reason
+        made.attempt, made.trigger, made.started_at, made.duration_ms, made.status, made.outcome, made.reason
     FROM role.attempts AS made
     WHERE role.may_read AND made.merchant_id = $2 AND made.started_at < $3
     ORDER BY made.merchant_id DESC, made.started_at DESC
@@ -228,8 +223,7 @@ SELECT page.*
 FROM role.reader AS me
 CROSS JOIN LATERAL (
     SELECT
-        commands.id, commands.command, commands.requested_by, commands.status::text AS status, commands.created_at,
-        commands.handled_at
+        commands.id, commands.command, commands.requested_by, commands.status, commands.created_at, commands.handled_at
     FROM role.commands AS commands
     WHERE role.may_read AND commands.event_id = $2
     LIMIT $3

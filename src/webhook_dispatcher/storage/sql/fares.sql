@@ -71,7 +71,7 @@ ORDER BY page.place_at, page.merchant_id;
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz, failures_in_a_row integer,
 --   last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, oldest_waiting_at timestamptz,
 --   waiting bigint, waiting_for_retry bigint, attempted bigint, attempts_failed bigint, paused_at timestamptz, paused_by text,
---   failed_event_id uuid, failed_at timestamptz, failed_outcome text, failed_status integer, failed_reason text
+--   failed_event_id uuid, failed_at timestamptz, failed_outcome text, failed_status smallint, failed_reason text
 -- order: none
 -- none: none was asked for, or the session is over
 SELECT
@@ -92,8 +92,8 @@ SELECT
     pause.requested_by AS paused_by,
     failure.event_id AS failed_event_id,
     failure.started_at AS failed_at,
-    failure.outcome::text AS failed_outcome,
-    failure.status::integer AS failed_status,
+    failure.outcome AS failed_outcome,
+    failure.status AS failed_status,
     failure.reason AS failed_reason
 FROM role.reader AS me
 CROSS JOIN LATERAL (
