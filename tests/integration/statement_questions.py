@@ -641,12 +641,9 @@ QUESTIONS: Mapping[str, Question] = {
     "show_failed_deliveries": Question(
         (SESSION, "NULL", NEWEST, *ALL_MATCH[1:], LOOKED, str(ASKED), "true"), 2 * ASKED
     ),
-    "show_deliveries_of_event": Question(
-        (SESSION, _uuid(LOGGED), "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
-    ),
     # Whatever one charge has is found: here the charge of all that is owed would be.
-    "show_deliveries_of_charge": Question(
-        (SESSION, "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
+    "show_few_deliveries": Question(
+        (SESSION, _uuid(LOGGED), "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
     ),
     "is_charge_shown": Question((SESSION,), VIEWS),
     "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),

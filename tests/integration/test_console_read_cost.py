@@ -177,20 +177,12 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "of a large merchant, failed": (_of("'m0'", state="'failed'"), LOOK),
     "of a large merchant, of a type": (_of("'m0'", type="'charge.reversed'"), LOOK),
     "of one event": (
-        ("show_deliveries_of_event", "{person}", EVENT, "NULL", str(NEWEST), *["NULL"] * 6, "50", "false"),
+        ("show_few_deliveries", "{person}", EVENT, "NULL", "NULL", str(NEWEST), *["NULL"] * 6, "50", "false"),
         1,
     ),
     "of one charge": (
-        (
-            "show_deliveries_of_charge",
-            "{person}",
-            "'ch_250'",
-            "NULL",
-            str(NEWEST),
-            *["NULL"] * 6,
-            "50",
-            "false",
-        ),
+        ("show_few_deliveries", "{person}", "NULL", "'ch_250'", "NULL", str(NEWEST), *["NULL"] * 6, "50")
+        + ("false",),
         4,
     ),
     "numbers": (("show_numbers", "{person}", NOW, NOW), 2),

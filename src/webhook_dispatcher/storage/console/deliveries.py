@@ -151,25 +151,12 @@ class Deliveries:
         return row["first_seq"], row["end_seq"]
 
     async def _few(self, session: bytes, wanted: DeliveryFilter, place: _Place, limit: int) -> DeliveryPage:
-        conditions = wanted.type, wanted.outcome, wanted.status, wanted.since, wanted.until
-        name, key = (
-            ("show_deliveries_of_event", wanted.event_id)
-            if wanted.event_id
-            else ("show_deliveries_of_charge", wanted.charge_id)
-        )
-        if wanted.event_id is None and not is_possible(wanted.charge_id or ""):
+        charge_id = None if wanted.event_id is not None else wanted.charge_id
+        if charge_id is not None and not is_possible(charge_id):
             return DeliveryPage([])
-        rows = await self._ask(
-            name,
-            session,
-            key,
-            wanted.merchant_id,
-            place.seq,
-            wanted.state,
-            *conditions,
-            limit + 1,
-            wanted.of_end,
-        )
+        found = wanted.event_id, charge_id, wanted.merchant_id, place.seq, wanted.state
+        conditions = wanted.type, wanted.outcome, wanted.status, wanted.since, wanted.until
+        rows = await self._ask("show_few_deliveries", session, *found, *conditions, limit + 1, wanted.of_end)
         page = _page(rows, limit, is_by_end=False)
         if wanted.charge_id is not None and not rows:
             [row] = await self._ask("is_charge_shown", session)

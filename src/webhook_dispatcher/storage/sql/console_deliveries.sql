@@ -290,74 +290,22 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.finished_at DESC, page.seq DESC;
 
--- name: show_deliveries_of_event
--- List the deliveries of one event: one, but for an id that was used again after its end.
+-- name: show_few_deliveries
+-- List the deliveries of one event, which is one, but for an id that was used again after its end; or of one charge: those
+-- of a charge are few. All of them are found first.
 -- $1 session bytea
--- $2 event_id uuid
--- $3 merchant_id text, or null, as the conditions that follow
--- $4 before_seq bigint
--- $5 state text
--- $6 type text
--- $7 outcome text
--- $8 status integer
--- $9 since timestamptz
--- $10 until timestamptz
--- $11 most bigint
--- $12 of_end boolean; since and until are of finished_at, and not of created_at
--- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
---   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
--- none: none matches, or the session is over
-SELECT page.*, true AS is_match, false AS is_last_looked_at
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT known.*
-    FROM (
-        SELECT
-            event_id, seq, merchant_id, type, charge_id, created_at,
-            CASE
-                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
-            END AS state,
-            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status, last_outcome, NULL::timestamptz AS finished_at
-        FROM webhook.console_owed
-        WHERE me.name IS NOT NULL AND event_id = $2
-        UNION ALL
-        SELECT
-            event_id, seq, merchant_id, type, charge_id, created_at, state, failed_reason, attempts,
-            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
-        FROM webhook.console_finished
-        WHERE me.name IS NOT NULL AND event_id = $2
-        OFFSET 0
-    ) AS known
-    WHERE
-        known.seq < $4
-        AND ($3::text IS NULL OR known.merchant_id = $3)
-        AND ($5::text IS NULL OR known.state = $5)
-        AND ($6::text IS NULL OR known.type = $6)
-        AND ($7::text IS NULL OR known.last_outcome = $7)
-        AND ($8::integer IS NULL OR known.last_status = $8)
-        AND ($9::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END >= $9)
-        AND ($10::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END < $10)
-    ORDER BY known.seq DESC
-    LIMIT $11
-) AS page
-ORDER BY page.seq DESC;
-
--- name: show_deliveries_of_charge
--- List the deliveries of one charge, as show_deliveries_of_event: those of a charge are few, and all of them are found first.
--- $1 session bytea
--- $2 charge_id text
--- $3 merchant_id text, or null, as the conditions that follow
--- $4 before_seq bigint
--- $5 state text
--- $6 type text
--- $7 outcome text
--- $8 status integer
--- $9 since timestamptz
--- $10 until timestamptz
--- $11 most bigint
--- $12 of_end boolean; since and until are of finished_at, and not of created_at
+-- $2 event_id uuid; null: those of the charge
+-- $3 charge_id text
+-- $4 merchant_id text, or null, as the conditions that follow
+-- $5 before_seq bigint
+-- $6 state text
+-- $7 type text
+-- $8 outcome text
+-- $9 status integer
+-- $10 since timestamptz
+-- $11 until timestamptz
+-- $12 most bigint
+-- $13 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -374,29 +322,39 @@ CROSS JOIN LATERAL (
             END AS state,
             NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
             last_status, last_outcome, NULL::timestamptz AS finished_at
-        FROM webhook.console_owed
-        WHERE me.name IS NOT NULL AND charge_id = $2
-            AND (SELECT console_state.has_charge_index FROM webhook.console_state)
+        FROM (
+            SELECT owed.* FROM webhook.console_owed AS owed WHERE me.name IS NOT NULL AND owed.event_id = $2
+            UNION ALL
+            SELECT owed.*
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.charge_id = $3
+                AND (SELECT console_state.has_charge_index FROM webhook.console_state)
+        ) AS owed
         UNION ALL
         SELECT
             event_id, seq, merchant_id, type, charge_id, created_at, state, failed_reason, attempts,
             NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
-        FROM webhook.console_finished
-        WHERE me.name IS NOT NULL AND charge_id = $2
-            AND (SELECT console_state.has_charge_index FROM webhook.console_state)
+        FROM (
+            SELECT logged.* FROM webhook.console_finished AS logged WHERE me.name IS NOT NULL AND logged.event_id = $2
+            UNION ALL
+            SELECT logged.*
+            FROM webhook.console_finished AS logged
+            WHERE me.name IS NOT NULL AND logged.charge_id = $3
+                AND (SELECT console_state.has_charge_index FROM webhook.console_state)
+        ) AS finished
         OFFSET 0
     ) AS known
     WHERE
-        known.seq < $4
-        AND ($3::text IS NULL OR known.merchant_id = $3)
-        AND ($5::text IS NULL OR known.state = $5)
-        AND ($6::text IS NULL OR known.type = $6)
-        AND ($7::text IS NULL OR known.last_outcome = $7)
-        AND ($8::integer IS NULL OR known.last_status = $8)
-        AND ($9::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END >= $9)
-        AND ($10::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END < $10)
+        known.seq < $5
+        AND ($4::text IS NULL OR known.merchant_id = $4)
+        AND ($6::text IS NULL OR known.state = $6)
+        AND ($7::text IS NULL OR known.type = $7)
+        AND ($8::text IS NULL OR known.last_outcome = $8)
+        AND ($9::integer IS NULL OR known.last_status = $9)
+        AND ($10::timestamptz IS NULL OR CASE WHEN $13 THEN known.finished_at ELSE known.created_at END >= $10)
+        AND ($11::timestamptz IS NULL OR CASE WHEN $13 THEN known.finished_at ELSE known.created_at END < $11)
     ORDER BY known.seq DESC
-    LIMIT $11
+    LIMIT $12
 ) AS page
 ORDER BY page.seq DESC;
 
