@@ -293,6 +293,7 @@ DELIVERY: Mapping[str, Question] = {
     "read_commands_about": Question((IN_OUTBOX, "5"), VIEWS),
     "read_kept": Question((), 100),
 }
+STRANDED = Question(("'5 seconds'", str(ASKED)), 4 * ASKED)
 FARES: Mapping[str, Question] = {
     "read_fares": Question((NAMES, str(ASKED), "'1 day'", str(ASKED), "true"), 17 * ASKED),
 }
@@ -497,7 +498,7 @@ QUESTIONS: Mapping[str, Question] = {
     **_asked_by(PARTNER_API, READER, {"read_attempts": Question((_uuid(LOGGED - 1), "1000"), VIEWS)}),
     # fares
     **_asked_by(COMMAND_LINE, "NULL", FARES),
-    **_asked_by(CONSOLE, SESSION, FARES),
+    **_asked_by(CONSOLE, SESSION, {**FARES, "find_stranded": STRANDED}),
     # insight
     "find_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
     "read_secret": Question((MERCHANT,)),
@@ -613,7 +614,6 @@ QUESTIONS: Mapping[str, Question] = {
     "is_somebody": Question((SESSION,), 2),
     "show_counts": Question((SESSION, str(ASKED)), 5 * ASKED),
     "show_oldest_waiting": Question((SESSION, str(ASKED), str(ASKED)), 2 * ASKED),
-    "show_pause_of_everything": Question((SESSION,), VIEWS),
     "show_dispatchers": Question((SESSION, "'35 seconds'", str(ASKED)), ASKED),
     "show_attempts_by_step": Question(
         (SESSION, f"{NOW} - interval '{ASKED} minutes'", "'15 minutes'"), ASKED
@@ -664,7 +664,6 @@ QUESTIONS: Mapping[str, Question] = {
     "show_health": Question((SESSION, str(ASKED)), 2 * ASKED),
     "show_missing_partitions": Question((SESSION, "3"), 100),
     "show_suspended": Question((SESSION, str(ASKED)), 2 * ASKED),
-    "show_stranded": Question((SESSION, "'5 seconds'", str(ASKED)), 4 * ASKED),
     "show_urls": Question((SESSION, str(ASKED)), 2 * ASKED),
     # chosen_indexes
     "lock_chosen_indexes": Question(()),

@@ -281,7 +281,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "changes of a merchant": (("show_audit_of_merchant", "{person}", "'m7'", str(NEWEST), str(PAGE)), PAGE),
     "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),
     "who paused": (("console_read_pauses", "{person}", "'m7'"), 20),
-    "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
+    "who paused everything": (("console_read_pauses", "{person}", "''"), 2_000),
     "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
     "all API keys": (("show_all_api_keys", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "whose a key is": (("show_merchant_of_key", "{person}", "'client'"), 4),
@@ -294,7 +294,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "missing partitions": (("show_missing_partitions", "{person}", "3"), 50),
     "who is suspended": (("show_suspended", "{person}", "10"), 10),
     "what is stranded": (
-        ("show_stranded", "{person}", "'5 seconds'", str(health.MAX_MERCHANTS_LOOKED_AT)),
+        ("console_find_stranded", "{person}", "'5 seconds'", str(health.MAX_MERCHANTS_LOOKED_AT)),
         3 * health.MAX_MERCHANTS_LOOKED_AT,
     ),
     "where merchants are sent to": (("show_urls", "{person}", str(health.MAX_URLS + 1)), health.MAX_URLS + 1),

@@ -138,6 +138,7 @@ class Administration:
             **load("previewing"),
             **questions(COMMAND_LINE),
             **load("command", COMMAND_LINE),
+            **load("fares", COMMAND_LINE),
         }
 
     async def check_schema(self) -> None:
@@ -314,7 +315,7 @@ class Administration:
 
     async def find_stranded(self) -> Stranded | None:
         """Return what has waited longest although only a dispatcher is wanting; None where one works."""
-        rows = await self._rows("find_stranded", STRANDED_AFTER, MAX_LOOKED_AT)
+        rows = await self._shared("find_stranded", STRANDED_AFTER, MAX_LOOKED_AT)
         return Stranded(**rows[0]) if rows else None
 
     async def preview_recovery(self, wanted: Recover) -> Preview:

@@ -1,4 +1,4 @@
-"""What keeps dispatchers from delivering, as far as the database knows: console_health.sql, bound."""
+"""What keeps dispatchers from delivering, as the database knows: console_health.sql and fares.sql, bound."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.overview import DispatcherRow, Overviews
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_all_as
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.statements import CONSOLE, load
 
 MAX_NAMED = 10
 MAX_MERCHANTS_LOOKED_AT = 1_000
 """Of those that are owed something, where no dispatcher holds a lane; `check` looks at ten times as many."""
 MAX_URLS = 1_000
 """Endpoints that one page judges; `check` judges all."""
-_STATEMENTS = load("console_health")
+_STATEMENTS = {**load("console_health"), **load("fares", CONSOLE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Healths:
             (_STATEMENTS["show_health"], MAX_COUNTED + 1),
             (_STATEMENTS["show_missing_partitions"], DAYS_AHEAD),
             (_STATEMENTS["show_suspended"], MAX_NAMED),
-            (_STATEMENTS["show_stranded"], STRANDED_AFTER, MAX_MERCHANTS_LOOKED_AT),
+            (_STATEMENTS["find_stranded"], STRANDED_AFTER, MAX_MERCHANTS_LOOKED_AT),
             (_STATEMENTS["show_urls"], MAX_URLS + 1),
         )
         overviews = Overviews(self._database)

@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.thresholds import LONG_SILENT, SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import merchants
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.delivery import DeliveryReader, questions
 from webhook_dispatcher.storage.fares import fails
 from webhook_dispatcher.storage.statements import CONSOLE, load
 
@@ -28,7 +29,7 @@ MAX_LAGS = 100
 MAX_MERCHANTS_LOOKED_AT = 100
 """Merchants whose events are looked for one after the other, which costs more than going through rows."""
 MAX_ROWS_LOOKED_AT = 500
-_STATEMENTS = {**load("console_overview"), **load("fares", CONSOLE)}
+_STATEMENTS = {**load("console_overview"), **load("fares", CONSOLE), **questions(CONSOLE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,7 @@ class Overviews:
 
     async def pause(self, session: bytes) -> Pause | None:
         """Return the command that paused everything, if one did last."""
-        rows = await self._ask(session, "show_pause_of_everything")
-        return Pause(**rows[0]) if rows else None
+        return (await DeliveryReader(partial(self._ask, session)).pauses()).get("")
 
     async def attempts(
         self, session: bytes, now: datetime, step: timedelta, count: int

@@ -125,25 +125,6 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS page;
 
--- name: show_pause_of_everything
--- Say which command paused everything, if one did last.
--- $1 session bytea
--- row: command_id bigint, requested_by text, handled_at timestamptz
--- none: nothing is paused by a command, or the session is over
-SELECT latest.id AS command_id, latest.requested_by, latest.handled_at
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT commands.id, commands.command, commands.requested_by, commands.handled_at
-    FROM webhook.console_commands AS commands
-    WHERE me.name IS NOT NULL
-        AND left(coalesce(commands.merchant_id, ''), 128) = ''
-        AND commands.command IN ('pause', 'resume')
-        AND commands.status = 'done'
-    ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
-    LIMIT 1
-) AS latest
-WHERE latest.command = 'pause';
-
 -- name: show_lag
 -- Measure the time from created_at to the first attempt, of those of the newest finished deliveries that had one attempt
 -- and finished within the hour.

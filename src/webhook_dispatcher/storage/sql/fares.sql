@@ -1,4 +1,5 @@
--- How merchants fare, for `merchants`, `status` and for who signed in to the console (storage/statements.py, `Role`).
+-- How merchants fare, and what waits for nothing but a dispatcher: for `merchants`, `status`, `check` and for who signed in to the
+-- console (storage/statements.py, `Role`).
 
 -- name: find_whoever_failed
 -- List merchants of which an attempt failed lately, or the latest before, and those that are suspended, with how their
@@ -183,3 +184,57 @@ LEFT JOIN LATERAL (
     ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
     LIMIT 1
 ) AS failure ON true;
+
+-- name: find_stranded
+-- Find what has waited longest, in order, although nothing is wanting but a dispatcher: nobody holds any lane, and this
+-- one is neither paused nor suspended, does not rest, and has an endpoint; among so many merchants. It goes round them with
+-- a look-up each (a loose index scan).
+-- $1 reader bytea
+-- $2 waited interval
+-- $3 most bigint
+-- row: merchant_id text, event_id uuid, created_at timestamptz
+-- none: somebody holds a lane, everything is paused, nothing has waited for so long, or the session is over
+SELECT page.merchant_id, page.event_id, page.created_at
+FROM role.reader AS me
+CROSS JOIN LATERAL (
+    WITH RECURSIVE head AS (
+        (
+            SELECT owed.merchant_id, owed.event_id, owed.created_at
+            FROM role.owed AS owed
+            WHERE
+                role.may_read
+                AND owed.due_at IS NULL
+                AND owed.merchant_id > ''::text COLLATE "C"
+                AND NOT EXISTS (SELECT FROM role.lanes AS lane WHERE role.is_held)
+                AND NOT (SELECT state.paused FROM role.state AS state LIMIT 1)
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.merchant_id, following.event_id, following.created_at
+        FROM head
+        CROSS JOIN LATERAL (
+            SELECT owed.merchant_id, owed.event_id, owed.created_at
+            FROM role.owed AS owed
+            WHERE owed.due_at IS NULL AND owed.merchant_id > head.merchant_id
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT 1
+        ) AS following
+    ),
+    heads AS MATERIALIZED (SELECT head.* FROM head LIMIT $3)
+    SELECT heads.merchant_id, heads.event_id, heads.created_at
+    FROM heads
+    CROSS JOIN LATERAL (
+        SELECT FROM role.endpoints AS endpoints WHERE endpoints.merchant_id = heads.merchant_id LIMIT 1
+    ) AS configured
+    LEFT JOIN LATERAL (
+        SELECT lanes.* FROM role.lanes AS lanes WHERE lanes.merchant_id = heads.merchant_id LIMIT 1
+    ) AS lane ON true
+    WHERE
+        heads.created_at < clock_timestamp() - $2::interval
+        AND NOT coalesce(lane.paused, false)
+        AND num_nulls(lane.suspended_at) = 1
+        AND coalesce(lane.wait_until <= clock_timestamp(), true)
+    ORDER BY heads.created_at
+    LIMIT 1
+) AS page;
