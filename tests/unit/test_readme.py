@@ -28,6 +28,7 @@ RECIPES = (
     "A control command",
     "A page of the console",
     "A text",
+    "A fact of an attempt",
     "A statement",
     "A migration",
 )
