@@ -69,6 +69,7 @@ class OneBrowser(LoadFileScheduling):  # type: ignore[misc]
         return BROWSER if module.startswith(BROWSER) else module
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """Share the tests out by modules, where that is asked for."""
     return OneBrowser(config, log) if config.option.dist == "loadfile" else None

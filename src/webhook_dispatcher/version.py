@@ -10,14 +10,14 @@ from importlib import metadata
 from pathlib import Path
 
 _CHECKOUT = Path(__file__).parents[2]
-_TOLD = "SETUPTOOLS_SCM_PRETEND_VERSION"
+_PRETENDED = "SETUPTOOLS_SCM_PRETEND_VERSION"
 """The library's own variable, looked at before a tenth of a second is spent on importing it."""
 
 
 def _of_checkout() -> str | None:
     if not (_CHECKOUT / ".git").exists():
         return None
-    if version := os.environ.get(_TOLD):
+    if version := os.environ.get(_PRETENDED):
         return version
     try:
         from setuptools_scm import get_version
