@@ -207,7 +207,7 @@ class GuardedConnector(TCPConnector):
         family, kind, protocol, _, sockaddr = addr_info
         dial = current_dial.get()
         try:
-            address = self._approve(sockaddr, dial)
+            address = self._guard.check_address(sockaddr[0], dial.is_trusted, dial.is_proxied)
         except Forbidden as error:
             dial.refused = error.reason
             # An OSError is what Happy Eyeballs can digest; the sender reads `refused`.
@@ -216,17 +216,6 @@ class GuardedConnector(TCPConnector):
         sock = socket.socket(family, kind, protocol)
         dial.sockets.append(sock)
         return sock
-
-    def _approve(self, sockaddr: tuple[object, ...], dial: Dial) -> Address:
-        """Return the address of a sockaddr that may be dialled. Raises Forbidden."""
-        host = sockaddr[0]
-        # Anything but a literal would be resolved again by sock_connect, behind our back.
-        address = parse_address(host) if isinstance(host, str) else None
-        if address is None:
-            raise Forbidden("what was to be dialled is not an IP address")
-        if not dial.is_proxied:
-            self._guard.check_address(str(address), dial.is_trusted)
-        return address
 
     def _check_peer(self, connection: Connection, dial: Dial) -> None:
         """Close the connection and raise unless its peer is one that was approved."""

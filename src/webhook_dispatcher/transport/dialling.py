@@ -166,7 +166,7 @@ class Dialler:
         """Make the socket for exactly this sockaddr, or refuse it."""
         family, kind, protocol, _, sockaddr = info
         try:
-            address = self._approve(sockaddr[0], target)
+            address = self._guard.check_address(sockaddr[0], target.is_trusted, self._proxy is not None)
         except Forbidden as error:
             dial.refused = error.reason
             # An OSError is what Happy Eyeballs can digest.
@@ -175,16 +175,6 @@ class Dialler:
         if self._proxy is None:
             dial.phase = Phase.CONNECTING
         return socket.socket(family, kind, protocol)
-
-    def _approve(self, host: object, target: Target) -> Address:
-        """Return the address of a sockaddr that may be dialled. Raises Forbidden."""
-        # Anything but a literal would be resolved again by sock_connect, behind our back.
-        address = parse_address(host) if isinstance(host, str) else None
-        if address is None:
-            raise Forbidden("what was to be dialled is not an IP address")
-        if self._proxy is None:
-            self._guard.check_address(str(address), target.is_trusted)
-        return address
 
     async def _open(self, sock: socket.socket, target: Target, dial: Dial) -> HttpConnection:
         """Make the protocol's connection of a connected socket, with all that has to be agreed before."""

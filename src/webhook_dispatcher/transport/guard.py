@@ -117,15 +117,19 @@ class Guard:
             return error.reason
         return None
 
-    def check_address(self, address: str, is_trusted: bool = False) -> None:
-        """Refuse an address (as in sockaddr[0]) that is denied, or neither public nor allowed.
+    def check_address(self, address: object, is_trusted: bool = False, is_proxys: bool = False) -> Address:
+        """Return an address (as in sockaddr[0]) unless it is denied, or neither public nor allowed.
 
-        is_trusted: the operator allowed its host by name; only what is denied is refused. Raises Forbidden.
+        is_trusted: the operator allowed its host by name; only what is denied is refused.
+        is_proxys: it is the egress proxy's, which may be anywhere. Raises Forbidden.
         """
-        parsed = parse_address(address)
+        # Anything but a literal would be resolved again by sock_connect, behind our back.
+        parsed = parse_address(address) if isinstance(address, str) else None
         if parsed is None:
             raise Forbidden("what was to be dialled is not an IP address")
-        self._check_parsed(parsed, is_trusted)
+        if not is_proxys:
+            self._check_parsed(parsed, is_trusted)
+        return parsed
 
     def trusts(self, host: str) -> bool:
         """Tell whether the operator allowed this host by name: then any address will do, if not denied."""
