@@ -27,7 +27,7 @@ SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 DIST_READY := $(VENV)/.dist
 
-.PHONY: help setup demo run one-event dist image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
+.PHONY: help setup demo run one-event dist manifests image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +85,12 @@ $(DIST_READY): deploy/requirements.dist.lock | $(READY)
 dist: $(READY) $(DIST_READY) ## Build sdist and wheel in dist and an SBOM in build, check them, and use the wheel outside of this tree
 	@.ci/dist
 
+build/bin/helm:
+	@GOBIN="$(CURDIR)/build/bin" go install helm.sh/helm/v3/cmd/helm@v3.19.2
+
+manifests: $(READY) $(DIST_READY) build/bin/helm ## Hold the Helm chart and compose.yaml against schemas, and have compose.yaml's programs deliver (needs go)
+	@HELM="$(CURDIR)/build/bin/helm" $(PYTHON) -m pytest -q -n 0 tests/acceptance/deployments.py
+
 image: $(LOCAL) ## Build the image, with the version of this checkout
 	@version=$$($(PYTHON) -m webhook_dispatcher --version | cut -d ' ' -f 2) && \
 	docker build --file deploy/Dockerfile --build-arg VERSION="$$version" \
@@ -97,7 +103,7 @@ test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARG
 	@$(PYTHON) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
 
 test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: before a release, nightly (hours; as root, for its programs)
-	@failed=; for target in all-tests dist test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
+	@failed=; for target in all-tests dist manifests test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
 		echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 

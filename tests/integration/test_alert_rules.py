@@ -25,6 +25,7 @@ def promtool(*arguments: str | Path) -> None:
 
 def test_the_rules_are_well_formed() -> None:
     promtool("check", "rules", "--lint-fatal", RULES)
+    promtool("check", "config", "--lint-fatal", FOLDER / "prometheus.yaml")
 
 
 @pytest.mark.parametrize(
