@@ -26,8 +26,9 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 DIST_READY := $(VENV)/.dist
+DOCS_READY := $(VENV)/.docs
 
-.PHONY: help setup demo run one-event dist manifests image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs words fmt lock clean
+.PHONY: help setup demo run one-event dist manifests image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs reference words fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -103,7 +104,7 @@ test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARG
 	@$(PYTHON) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
 
 test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: before a release, nightly (hours; as root, for its programs)
-	@failed=; for target in all-tests dist manifests test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
+	@failed=; for target in all-tests docs dist manifests test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
 		echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
@@ -234,7 +235,14 @@ check: $(READY) ## Lint, format, types, layers, the reference, words, migrations
 	try $(VENV)/bin/shellcheck .ci/run .ci/dist .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
 
-docs: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
+$(DOCS_READY): docs/requirements.lock | $(READY)
+	@$(PYTHON) -m pip install --quiet --require-hashes --requirement $<
+	@touch $@
+
+docs: $(READY) $(DOCS_READY) ## Build the site in build/site; every link and anchor must lead somewhere
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+
+reference: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
 	@$(PYTHON) -m docs.reference
 	@$(PYTHON) -m docs.tree
 
@@ -256,6 +264,7 @@ lock: $(LOCKED) ## Resolve requirements.lock (all) and the parts of it in deploy
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
 		$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.build.lock -
 	@$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.dist.lock deploy/requirements.dist.in
+	@$(PYTHON) $(RESOLVE_PART) --output-file docs/requirements.lock docs/requirements.in
 
 clean: ## Remove what make and the tests built
 	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(GENERATED)/node_modules $(SERVERS)/node_modules $(BROWSER)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -1,6 +1,6 @@
 """Writes docs/reference.md from the code: settings, metrics, command line, control commands, errors.
 
-`python -m docs.reference` writes it (`make docs`); with `--check` it only says whether it is out of date
+`python -m docs.reference` writes it (`make reference`); with `--check` it only says whether it is out of date
 (`make check`). It needs no database. It is no part of the program, and not in its wheel.
 """
 
@@ -37,7 +37,7 @@ Metric = Counter | Gauge | Histogram
 INTRODUCTION = """\
 # Reference
 
-Written from the code by `make docs`; do not edit it by hand. How these things are used is in
+Written from the code by `make reference`; do not edit it by hand. How these things are used is in
 [operations](operations.md), what of them is promised in [the contract](contract.md).
 """
 SETTINGS = """\
@@ -293,7 +293,7 @@ def main(arguments: Sequence[str], file: Path = FILE) -> int:
     if list(arguments) != ["--check"]:
         file.write_text(written, encoding="utf-8")
     elif not file.is_file() or file.read_text(encoding="utf-8") != written:
-        print("docs/reference.md is out of date: run make docs", file=sys.stderr)
+        print("docs/reference.md is out of date: run make reference", file=sys.stderr)
         return 1
     return 0
 

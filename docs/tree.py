@@ -1,6 +1,6 @@
 """Writes the tree of files in docs/architecture.md from how their docstrings begin.
 
-`python -m docs.tree` writes it (`make docs`); with `--check` it only says whether it is out of date
+`python -m docs.tree` writes it (`make reference`); with `--check` it only says whether it is out of date
 (`make check`).
 """
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], file: Path = FILE) -> int:
     if list(arguments) != ["--check"]:
         file.write_text(written, encoding="utf-8")
     elif page != written:
-        print("The tree in docs/architecture.md is out of date: run make docs", file=sys.stderr)
+        print("The tree in docs/architecture.md is out of date: run make reference", file=sys.stderr)
         return 1
     return 0
 

@@ -34,7 +34,7 @@ def cells(table: str) -> list[list[str]]:
 
 
 def test_file_is_what_the_code_says() -> None:
-    assert reference.main(["--check"]) == 0, "run make docs"
+    assert reference.main(["--check"]) == 0, "run make reference"
 
 
 def test_a_tree_that_lacks_a_file_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_a_tree_that_lacks_a_file_is_out_of_date(tmp_path: Path, capsys: pytest.
     file.write_text("".join(line for line in lines if " recorder.py " not in line), encoding="utf-8")
     assert (tree.main(["--check"], file), tree.main([], file)) == (1, 0)
     assert file.read_text(encoding="utf-8") == "".join(lines), "the page that is there is what is made"
-    assert capsys.readouterr().err == "The tree in docs/architecture.md is out of date: run make docs\n"
+    assert capsys.readouterr().err == "The tree in docs/architecture.md is out of date: run make reference\n"
 
 
 def test_a_file_that_differs_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +52,7 @@ def test_a_file_that_differs_is_out_of_date(tmp_path: Path, capsys: pytest.Captu
     assert reference.main(["--check"], file) == 0
     file.write_text(file.read_text(encoding="utf-8").replace("PT30S", "PT31S"), encoding="utf-8")
     assert reference.main(["--check"], file) == 1
-    assert capsys.readouterr().err == "docs/reference.md is out of date: run make docs\n" * 2
+    assert capsys.readouterr().err == "docs/reference.md is out of date: run make reference\n" * 2
 
 
 def test_every_setting_is_there_once_with_type_default_and_meaning() -> None:
