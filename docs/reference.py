@@ -38,14 +38,14 @@ INTRODUCTION = """\
 # Reference
 
 Written from the code by `make reference`; do not edit it by hand. How these things are used is in
-[operations](operations.md), what of them is promised in [the contract](contract.md).
+[operations](operate/index.md), what of them is promised in [the contract](contract.md).
 """
 SETTINGS = """\
 ## Settings
 
 Variables of the environment, read once at start. Durations are ISO 8601. A misspelt `WEBHOOK_*` name is an
 error, as is any malformed value; names that begin with `WEBHOOK_DISPATCHER_` are ignored, an empty value
-counts as not set. Each secret may stand in a file instead ([how](operations.md#installing)). They are
+counts as not set. Each secret may stand in a file instead ([how](operate/installing.md)). They are
 declared in `src/webhook_dispatcher/settings/fields.py`.
 """
 METRICS = """\
@@ -73,7 +73,7 @@ EXIT = """\
 CONTROL_COMMANDS = """\
 ## Control commands
 
-Rows that are inserted into `webhook.control` ([how](operations.md#control-commands)). `args` is a JSON
+Rows that are inserted into `webhook.control` ([how](operate/commands.md)). `args` is a JSON
 object; instants in it need an offset (`Z`, `+00:00`).
 """
 ERRORS = """\
@@ -105,7 +105,7 @@ CODES = {
     Code.INVALID_URL: "the URL is refused (`set_url`)",
     Code.NOT_CONFIGURED: "the merchant has no endpoint",
     Code.NOT_FOUND: "no delivery of this event is known",
-    Code.WRONG_STATE: "the state does not allow it ([which](operations.md#what-a-state-does-not-allow))",
+    Code.WRONG_STATE: "the state does not allow it ([which](operate/commands.md#what-a-state-does-not-allow))",
     Code.MALFORMED: "malformed, or an unknown command",
 }
 

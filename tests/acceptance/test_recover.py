@@ -65,7 +65,7 @@ async def test_a_recovery_is_stopped_within_two_seconds(installation: Installati
 async def test_wrong_events_of_a_type_are_skipped_though_a_daemon_is_killed_and_the_others_arrive_in_order(
     installation: Installation,
 ) -> None:
-    """The runbook of docs/operations.md, "5,000 wrong events"."""
+    """The runbook of docs/operate/commands.md, "5,000 wrong events"."""
     await installation.configure("m1", "m2")
     daemon = await installation.start()
     early = await installation.emit("m1", event_type=WRONG)

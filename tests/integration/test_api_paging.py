@@ -26,7 +26,7 @@ POSTPONE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), attempts = att
 DROP = "DELETE FROM webhook.delivery_log WHERE finished_at < clock_timestamp() - interval '12 hours'"
 """As dropping a partition does: what was finished first is gone."""
 KEY = "SELECT key FROM webhook.cursor_key"
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operate" / "partner-api.md"
 
 
 async def _change(storage: StorageHarness, chance: random.Random) -> None:

@@ -52,7 +52,7 @@ LONGER = {
     "api_key": "last_used_at",
     "seq_by_minute": "minute",
 }
-"""Holds for an hour more: docs/operations.md says what that means."""
+"""Holds for an hour more: docs/operate/troubleshooting.md says what that means."""
 TOLD = {
     "account": "created_at last_sign_in_at",
     "api_key": "created_at revoked_at",

@@ -54,7 +54,7 @@ async def test_nothing_is_old_that_was_written_last_whatever_the_clock_says(stor
 
 
 async def test_a_look_at_all_days_takes_as_many_locks_as_check_says(storage: StorageHarness) -> None:
-    """The bound that docs/operations.md names: nine for each day of the log, and a few."""
+    """The bound that docs/operate/troubleshooting.md names: nine for each day of the log, and a few."""
     admin = await storage.session(user="webhook_admin")
     capacity = await Administration(admin).read_lock_capacity()
     days = await storage.db.fetchval(

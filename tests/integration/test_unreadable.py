@@ -6,7 +6,7 @@ from secrets import token_bytes
 import pytest
 
 from tests.integration.storage_harness import LEASE, StorageHarness, answered, seqs
-from tests.servers.damage import OPERATIONS, damaging, documented, large_object
+from tests.servers.damage import PAGE, damaging, documented, large_object
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.unreadable import Unreadable
@@ -192,7 +192,7 @@ async def test_the_documented_statements_restore_a_row_or_move_it_out_of_the_way
         for statement in statements:
             with pytest.raises(Exception, match="tuple concurrently deleted"):
                 await operator.execute(statement)
-        assert "`tuple concurrently deleted`" in OPERATIONS
+        assert "`tuple concurrently deleted`" in PAGE
         await storage.db.execute(documented("clear"))
     for statement in statements:
         await operator.execute(statement)

@@ -15,7 +15,7 @@ import asyncpg
 
 from tests.waiting import until_found
 
-OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "standing-still.md").read_text(encoding="utf-8")
 ARE_ALONE = """
 SELECT count(*) = 0 FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
@@ -59,6 +59,6 @@ async def _values(superuser: asyncpg.Connection, pieces: str) -> set[int]:
 
 def documented(name: str, seq: int = 0) -> str:
     """Return a statement as the page for operators has it, with this number in place of the example's."""
-    [text] = re.findall(rf"<!-- statement: {name} -->\n *```sql\n(.*?)```", OPERATIONS, re.DOTALL)
+    [text] = re.findall(rf"<!-- statement: {name} -->\n *```sql\n(.*?)```", PAGE, re.DOTALL)
     assert text.count("4711") == (seq > 0)
     return str(text).replace("4711", str(seq))

@@ -239,7 +239,7 @@ async def test_rows_that_cannot_be_read_are_named() -> None:
     assert (result.check, result.code, result.mend) == (
         "rows",
         1,
-        "mend or quarantine it: docs/operations.md",
+        "mend or quarantine it: docs/operate/standing-still.md",
     )
 
 

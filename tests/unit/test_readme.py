@@ -17,7 +17,7 @@ from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+COMMANDS_PAGE = (ROOT / "docs" / "operate" / "commands.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 RECIPES = (
@@ -134,7 +134,7 @@ def test_control_commands_and_codes_of_the_contract_are_the_codes() -> None:
     rows = section(CONTRACT, SCHEMA).partition("\n| command |")[2].splitlines()
     cells = [row.split("|")[1] for row in rows if row.startswith("| `")]
     assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == [*COMMANDS]
-    shown = re.findall(r"VALUES \('(\w+)'", section(OPERATIONS, "Control commands"))
+    shown = re.findall(r"VALUES \('(\w+)'", COMMANDS_PAGE)
     assert {*shown} <= {*COMMANDS}
     assert {int(number) for number in re.findall(r"`(-14\d{3})`", CONTRACT)} == {*map(int, Code)}
 

@@ -79,5 +79,5 @@ async def test_an_event_of_an_unknown_type_outlives_the_want_of_an_endpoint() ->
 
 
 def test_the_longest_a_lane_is_left_is_what_the_page_for_operators_says() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "operate" / "standing-still.md").read_text(encoding="utf-8")
     assert re.search(rf"for\s{BLOCKED_WAIT:.0f}\sseconds", page)

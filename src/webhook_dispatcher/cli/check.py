@@ -229,7 +229,7 @@ def _crash(settings: "Settings") -> CheckResult:
     return CheckResult(
         "crash",
         note=f"merchants of a process that crashes wait for its lease, {render_duration(settings.lease)}",
-        mend="set WEBHOOK_INSTANCE_DIR to a folder that outlives it: docs/operations.md",
+        mend="set WEBHOOK_INSTANCE_DIR to a folder that outlives it: docs/operate/deploying.md",
     )
 
 
@@ -378,7 +378,7 @@ async def _dispatchers(database: Administration) -> CheckResult:
 
 async def _transactions(database: Administration) -> list[CheckResult]:
     """Name who holds xmin back."""
-    mend = "end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs for roles: docs/operations.md"
+    mend = "end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs for roles: docs/operate/installing.md"
     return [
         CheckResult("transactions", note=_held(found), mend=mend)
         for found in await database.list_long_transactions(LONG_OPEN, MAX_NAMED)
@@ -401,13 +401,13 @@ async def _temporary(database: Administration) -> CheckResult:
     return CheckResult(
         "temporary",
         note="all who connect may make temporary tables, functions and operators",
-        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; at what price: docs/operations.md',
+        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; at what price: docs/operate/installing.md',
     )
 
 
 async def _unreadable(database: Administration) -> list[CheckResult]:
     """Name the rows that the database cannot read, among those that lanes wait for."""
-    mend = "mend or quarantine it: docs/operations.md"
+    mend = "mend or quarantine it: docs/operate/standing-still.md"
     try:
         rows, looked_at = await database.find_unreadable(MAX_READ)
     except StatementRefused as error:
@@ -435,7 +435,7 @@ def _platform(endpoints: list[EndpointView]) -> CheckResult:
     """Say where nobody is told of deliveries that fail, and of merchants that are suspended."""
     if any(endpoint.merchant_id == PLATFORM for endpoint in endpoints):
         return CheckResult("platform")
-    mend = f"webhook-dispatcher endpoint set '{PLATFORM}' URL: docs/operations.md"
+    mend = f"webhook-dispatcher endpoint set '{PLATFORM}' URL: docs/operate/notices.md"
     return CheckResult("platform", note=f"{PLATFORM} has no endpoint, so it is told of no failure", mend=mend)
 
 

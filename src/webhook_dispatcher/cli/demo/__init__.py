@@ -30,7 +30,7 @@ MAX_PROBLEMS_SHOWN = 20
 MAX_EVENTS = 100_000
 PLAIN_WIDTH = 120
 NEXT = """\
-next: webhook-dispatcher run --embedded  (docs/operations.md, On a laptop)
+next: webhook-dispatcher run --embedded  (docs/operate/laptop.md)
       with a Postgres of yours: README.md, Run"""
 
 

@@ -27,7 +27,7 @@ class Health:
     """What `check` asks the database, without what only a dispatcher's environment can tell.
 
     schema_version: of the database; needed_version: of this program. known_server, server: where they differ,
-        the database was moved or copied (docs/operations.md).
+        the database was moved or copied (docs/operate/backups.md).
     kept_since: the first day of the log; made_until: the last for which it has partitions.
     missing: (log, day) of the next DAYS_AHEAD days without a partition.
     sealing_key_confirmed_at: None where no dispatcher has published what the console seals secrets with.
