@@ -105,7 +105,7 @@ CODES = {
     Code.INVALID_URL: "the URL is refused (`set_url`)",
     Code.NOT_CONFIGURED: "the merchant has no endpoint",
     Code.NOT_FOUND: "no delivery of this event is known",
-    Code.WRONG_STATE: "the state does not allow it ([which](operate/commands.md#what-a-state-does-not-allow))",
+    Code.WRONG_STATE: "the state [does not allow it](operate/commands.md#what-a-state-does-not-allow)",
     Code.MALFORMED: "malformed, or an unknown command",
 }
 

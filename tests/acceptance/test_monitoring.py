@@ -23,7 +23,9 @@ from webhook_dispatcher.local.behaviour import Behaviour
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "webhook-dispatcher.json").read_text(encoding="utf-8"))
-RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
+RUNBOOKS = "".join(
+    page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "runbooks").iterdir())
+)
 MERCHANTS = [f"m{number}" for number in range(8)]
 RATE = 30.0
 VARIABLES = {"$__rate_interval": "15s", "$instance": ".*", "$shard": ".*"}

@@ -1,4 +1,4 @@
-"""Nobody reads a daemon's log: it goes on, and what was not said is counted. Source: operate/monitoring.md."""
+"""Nobody reads a daemon's log: it goes on, and what was not said is counted. Source: monitoring.md."""
 
 import asyncio
 import json

@@ -18,7 +18,10 @@ RULES = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf
 CASES = "".join(
     file.read_text(encoding="utf-8") for file in sorted((ROOT / "deploy" / "prometheus").glob("*_test.yaml"))
 )
-RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
+PAGES = {
+    page.name: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "runbooks").iterdir())
+}
+RUNBOOKS = "".join(PAGES.values())
 ALERTS = re.findall(r"^ +- alert: (\w+)$", RULES, re.MULTILINE)
 DASHBOARD = (ROOT / "deploy" / "grafana" / "webhook-dispatcher.json").read_text(encoding="utf-8")
 NOT_SHOWN = {"webhook_start_time_seconds"}
@@ -65,7 +68,8 @@ def test_every_metric_of_an_alert_is_on_the_dashboard() -> None:
 def test_every_alert_leads_to_its_runbook_and_says_how_bad_it_is() -> None:
     for alert in ALERTS:
         rule = RULES.partition(f"- alert: {alert}\n")[2].partition("- alert: ")[0]
-        assert f"runbook_url: docs/runbooks.md#{alert.lower()}\n" in f"{rule}\n"
+        [page] = [name for name, text in PAGES.items() if f"\n## {alert}\n" in text]
+        assert f"runbook_url: docs/runbooks/{page}#{alert.lower()}\n" in f"{rule}\n"
         assert re.search(r"labels: \{ severity: (critical|warning)\b", rule), alert
         assert "summary: " in rule
         assert "description: " in rule

@@ -98,7 +98,7 @@ async def test_what_a_server_that_took_over_lacks_is_a_problem_for_a_day(is_rece
         "3 events of 2 merchants were sent and are not here since another server took over"
     )
     assert "numbers 70 to 72" in said
-    assert "runbooks.md, WebhookEventsLost" in (told.mend or "")
+    assert "runbooks/delivering.md, WebhookEventsLost" in (told.mend or "")
 
 
 @pytest.mark.parametrize(

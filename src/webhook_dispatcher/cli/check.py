@@ -378,7 +378,7 @@ async def _dispatchers(database: Administration) -> CheckResult:
 
 async def _transactions(database: Administration) -> list[CheckResult]:
     """Name who holds xmin back."""
-    mend = "end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs for roles: docs/operate/installing.md"
+    mend = "end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs: docs/operate/installing.md"
     return [
         CheckResult("transactions", note=_held(found), mend=mend)
         for found in await database.list_long_transactions(LONG_OPEN, MAX_NAMED)
@@ -401,7 +401,7 @@ async def _temporary(database: Administration) -> CheckResult:
     return CheckResult(
         "temporary",
         note="all who connect may make temporary tables, functions and operators",
-        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; at what price: docs/operate/installing.md',
+        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; price: docs/operate/installing.md',
     )
 
 

@@ -2,8 +2,8 @@
 
 What was asked for many is asked for halves, until the bad one is alone; everybody else goes on. A row that
 is damaged (class XX) is named and left where it is: its lane waits, or a claim of due rows leaves it out,
-until somebody mends it or moves it out of the way (docs/operate/standing-still.md). One that is refused for its values
-(22, 23) can never be sent, and ends as unsendable.
+until somebody mends it or moves it out of the way (docs/operate/standing-still.md). One that is refused for
+its values (22, 23) can never be sent, and ends as unsendable.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
