@@ -1,5 +1,7 @@
 """`listen` as a merchant's developer runs it: what it answers and says."""
 
+import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -18,9 +20,9 @@ BODY = b'{"id":"0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"}'
 
 
 @contextmanager
-def listening() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def listening(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "webhook_dispatcher", "listen", "--port", "0"],
+        [sys.executable, "-m", "webhook_dispatcher", "listen", "--port", "0", *options],
         env=environment({}) | {"LISTEN_SECRET": SECRET.revealed.decode()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -53,3 +55,71 @@ async def test_a_stale_event_is_told_from_a_wrong_signature(
             assert response.status == status
         assert process.stdout is not None
         assert f"{said}, answered {status}" in process.stdout.readline()
+
+
+async def test_a_request_is_forwarded_as_it_came_and_answered_as_its_receiver_answers() -> None:
+    got: list[bytes] = []
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(len(BODY)))
+        writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 8\r\n\r\nnot \x1bnow")
+        writer.close()
+
+    right = signature(BODY, (SECRET,), int(time.time()))
+    headers = {"serVice-Signature": right, "X-odd": "a  b", "User-Agent": "webhook-dispatcher/1"}
+    async with await asyncio.start_server(receive, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with listening("--forward-to", f"http://localhost:{port}/hook?a=%2F") as (url, process):
+            async with (
+                aiohttp.ClientSession(
+                    skip_auto_headers=["Accept", "Accept-Encoding", "Content-Type"]
+                ) as client,
+                client.post(url, data=BODY, headers=headers) as response,
+            ):
+                assert response.status == 503
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _ in range(4)]
+    head, body = got[0].split(b"\r\n\r\n")
+    assert body == BODY
+    first, *fields = head.decode().split("\r\n")
+    assert first == "POST /hook?a=%2F HTTP/1.1"
+    assert sorted(fields) == sorted(
+        [f"Host: localhost:{port}", f"Content-Length: {len(BODY)}"]
+        + [f"{name}: {value}" for name, value in headers.items()]
+    )
+    assert "signature right, answered 503" in said[0]
+    assert said[2:] == ["forwarded: 503 Busy\n", "not \N{REPLACEMENT CHARACTER}now\n"]
+
+
+async def test_a_receiver_that_is_not_there_is_a_502_that_says_so() -> None:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+    with listening("--json", "--forward-to", f"http://127.0.0.1:{port}/") as (url, process):
+        async with aiohttp.ClientSession() as client, client.post(url, data=BODY) as response:
+            assert response.status == 502
+        assert process.stdout is not None
+        arrival = json.loads(process.stdout.readline())
+    assert (arrival["status"], arrival["signature"]) == (502, "missing")
+    assert arrival["answer"].startswith("not forwarded: ")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("localhost:3000/hook", "must be a URL such as http://localhost:3000/hook"),
+        ("https://localhost/", "must be a URL such as http://localhost:3000/hook"),
+        ("http://localhost:99999/", "must be a URL such as http://localhost:3000/hook"),
+        ("http://10.0.0.1/", "10.0.0.1 is not this machine"),
+        ("http://localhost.example/", "localhost.example is not this machine"),
+        ("http://localhost:8090/", "port 8090 is our own"),
+    ],
+)
+def test_what_cannot_be_forwarded_to_is_refused_at_once(url: str, said: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "webhook_dispatcher", "listen", "--forward-to", url],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, said in ended.stderr, len(ended.stderr.splitlines())) == (2, True, 1)

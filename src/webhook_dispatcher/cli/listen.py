@@ -4,9 +4,10 @@ import asyncio
 import os
 import signal
 import tempfile
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -17,6 +18,9 @@ from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.receiver import Receiver
+
+if TYPE_CHECKING:
+    from webhook_dispatcher.local.forwarding import Forwarder
 
 VERDICTS = {
     Signature.RIGHT: "signature right",
@@ -57,20 +61,50 @@ def listen(
             help="What to answer; without, 200, or 401 to a wrong signature and 400 to a stale one.",
         ),
     ] = None,
+    forward_to: Annotated[
+        str | None,
+        typer.Option(
+            "--forward-to",
+            metavar="URL",
+            help="Send each on to a receiver on this machine, headers and body as they came, whatever the "
+            "signature; show its answer, and answer with its status.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line instead.")] = False,
 ) -> None:
     """Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C."""
+    if forward_to is not None and status is not None:
+        raise typer.BadParameter(
+            "--forward-to answers with the status that its receiver answers: leave out --status"
+        )
+    forwarder = None if forward_to is None else _forwarder(forward_to, port)
     with ExitStack() as stack:
         ca_file = None
         if https:
             ca_file = (
                 Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="webhook-listen-"))) / "ca.pem"
             )
-        asyncio.run(_listen(secret, port, ca_file, status, as_json))
+        asyncio.run(_listen(secret, port, ca_file, status, forwarder, as_json))
+
+
+def _forwarder(url: str, port: int) -> "Forwarder":
+    # Late: its HTTP client is not needed otherwise.
+    from webhook_dispatcher.local.forwarding import Forwarder, fault_of
+
+    if (fault := fault_of(url)) is not None:
+        raise ConfigurationError(f"--forward-to: {fault}")
+    if (urlsplit(url).port or 80) == port:
+        raise ConfigurationError(f"--forward-to: port {port} is our own; choose another by --port")
+    return Forwarder(url)
 
 
 async def _listen(
-    secret: Secret | None, port: int, ca_file: Path | None, status: int | None, as_json: bool
+    secret: Secret | None,
+    port: int,
+    ca_file: Path | None,
+    status: int | None,
+    forwarder: "Forwarder | None",
+    as_json: bool,
 ) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -86,32 +120,35 @@ async def _listen(
         any_secret=secret,
         behaviour=Behaviour(status or 200),
         refuses_forgeries=status is None,
+        forward=None if forwarder is None else forwarder.forward,
         keep=False,
         on_arrival=show,
     )
-    try:
-        await receiver.__aenter__()
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ConfigurationError(f"--port: cannot listen on 127.0.0.1:{port}: {reason}") from None
-    try:
+    async with AsyncExitStack() as stack:
+        if forwarder is not None:
+            await stack.enter_async_context(forwarder)
+        try:
+            await stack.enter_async_context(receiver)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigurationError(f"--port: cannot listen on 127.0.0.1:{port}: {reason}") from None
         typer.echo(f"listening at {receiver.url('')}", err=True)
         allowances = "WEBHOOK_EGRESS_ALLOW_NETWORKS=127.0.0.0/8 " + (
             "WEBHOOK_EGRESS_ALLOW_HTTP=true" if ca_file is None else f"WEBHOOK_EGRESS_CA_FILE={ca_file}"
         )
         typer.echo(f"`endpoint set` and the daemon need {allowances}", err=True)
         await stopped.wait()
-    finally:
-        await receiver.__aexit__(None, None, None)
 
 
 def described(arrival: Arrival) -> str:
     """Write an arrival for people: a line about it, then its body."""
     repeated = "" if arrival.attempt == 1 else f", arrival {arrival.attempt} of this event"
+    forwarded = () if arrival.answer is None else ("forwarded: " + arrival.answer).splitlines()
     lines = [
         f"/{arrival.merchant_id} {arrival.type or '(no type)'} {arrival.event_id or '(no id)'}: "
         f"{VERDICTS[arrival.signature]}, answered {arrival.status}{repeated}",
         *arrival.body.decode(errors="replace").splitlines(),
+        *forwarded,
     ]
     # What was sent may hold bytes that drive a terminal.
     return "\n".join(shown(line) for line in lines)

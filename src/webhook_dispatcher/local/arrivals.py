@@ -44,6 +44,7 @@ class Arrival:
     attempt: 1 for the first arrival of this event id at this merchant, and so on.
     status: what was answered; None if nothing was.
     was_cut: the receiver cut the connection instead of answering.
+    answer: what came of forwarding it, in words, where it was forwarded.
     """
 
     merchant_id: str
@@ -58,6 +59,7 @@ class Arrival:
     ended_at: float | None = None
     status: int | None = None
     was_cut: bool = False
+    answer: str | None = None
 
 
 def verify(header: str | None, body: bytes, secrets: Iterable[Secret], unix: float) -> Signature:
@@ -134,6 +136,7 @@ def to_line(arrival: Arrival) -> str:
             "signature": arrival.signature,
             "headers": dict(arrival.headers),
             "body": base64.b64encode(arrival.body).decode(),
+            **({} if arrival.answer is None else {"answer": arrival.answer}),
         }
     )
 

@@ -6,6 +6,7 @@ is not ours might send besides is refused with a status.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, cast
 
@@ -16,17 +17,18 @@ BODY_LIMIT = 1024 * 1024
 class Exchange:
     """One request, and the means to answer it.
 
-    started_at: when its first byte came, on the server's clock.
+    started_at: when its first byte came, on the server's clock. fields: the headers as they were written.
     """
 
-    __slots__ = ("_connection", "body", "connection", "headers", "method", "started_at", "target")
+    __slots__ = ("_connection", "body", "connection", "fields", "headers", "method", "started_at", "target")
 
     def __init__(self, connection: "Connection", head: bytes, started_at: float) -> None:
         lines = head.decode("latin-1").split("\r\n")
         self.method, self.target, _ = lines[0].split(" ", 2)
-        fields = [
-            (name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines[1:])
+        self.fields = [
+            (name, value.strip()) for name, _, value in (line.partition(":") for line in lines[1:])
         ]
+        fields = [(name.lower(), value) for name, value in self.fields]
         self.headers = dict(fields)
         if len(self.headers) < len(fields):
             # One that was sent twice is both, as RFC 9110, 5.2 has it: a signature must not hide another.
@@ -49,6 +51,14 @@ class Exchange:
     def disconnect(self) -> None:
         """Close without an answer."""
         self._connection.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request that was forwarded is answered with, and what people are shown beside it."""
+
+    status: int
+    text: str
 
 
 class Service(Protocol):

@@ -11,7 +11,7 @@ import ssl
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify
 from webhook_dispatcher.local.behaviour import Behaviour, Plan
 from webhook_dispatcher.local.certificate import server_context
-from webhook_dispatcher.local.exchange import Connection, Exchange
+from webhook_dispatcher.local.exchange import Answer, Connection, Exchange
 
 LOG_INTERVAL_SECONDS = 0.1
 BACKLOG = 4096
@@ -44,6 +44,7 @@ class Receiver:
     behaviour: of merchants for which `behave` was not called.
     keep: False forgets ended arrivals (for long runs with a log).
     refuses_forgeries: answers 401 to a wrong signature and 400 to a stale one, whatever the behaviour.
+    forward: says what to answer instead of all that.
     on_arrival: told at the start and at the end of each.
     """
 
@@ -58,6 +59,7 @@ class Receiver:
         behaviour: Behaviour | None = None,
         keep: bool = True,
         refuses_forgeries: bool = False,
+        forward: Callable[[Exchange], Awaitable[Answer]] | None = None,
         on_arrival: Callable[[Arrival], None] | None = None,
     ) -> None:
         self.arrivals: list[Arrival] = []
@@ -77,6 +79,8 @@ class Receiver:
         self._merchant_turns: Counter[str] = Counter()
         self._event_turns: Counter[tuple[str, str]] = Counter()
         self._open: dict[Exchange, Arrival] = {}
+        self._forward = forward
+        self._forwarding: set[asyncio.Task[None]] = set()
         self._connections: set[Connection] = set()
         self._connection_count = 0
         self._waiters: set[asyncio.Event] = set()
@@ -101,6 +105,8 @@ class Receiver:
     ) -> None:
         for server in self._servers:
             server.close()
+        for task in self._forwarding:
+            task.cancel()
         for exchange in list(self._open):
             self._end(exchange, None)
         for connection in self._connections:
@@ -197,6 +203,11 @@ class Receiver:
         if self._keep:
             self.arrivals.append(arrival)
         self._tell(arrival)
+        if self._forward is not None:
+            task = asyncio.create_task(self._pass_on(exchange, arrival, self._forward(exchange)))
+            self._forwarding.add(task)
+            task.add_done_callback(self._forwarding.discard)
+            return
         behaviour = self._next_behaviour(merchant_id, turn)
         refusal = REFUSALS.get(arrival.signature) if self._refuses_forgeries else None
         self._behave(exchange, Behaviour(refusal) if refusal else behaviour)
@@ -232,6 +243,11 @@ class Receiver:
             )
         else:
             self._finish(exchange, behaviour)
+
+    async def _pass_on(self, exchange: Exchange, arrival: Arrival, forwarded: Awaitable[Answer]) -> None:
+        answer = await forwarded
+        arrival.answer = answer.text
+        self._finish(exchange, Behaviour(answer.status))
 
     def _finish(self, exchange: Exchange, behaviour: Behaviour) -> None:
         if exchange not in self._open:
