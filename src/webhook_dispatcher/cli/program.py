@@ -39,6 +39,11 @@ ENDPOINT = {
         "Configure a merchant and print its secret, once; for a configured merchant change the URL only.",
         "endpoint set merchant-1 https://merchant.com/webhooks",
     ),
+    "import": LateCommand(
+        "importing.import_",
+        "Configure all merchants of a file, or none, with the secrets that they hold already.",
+        "endpoint import merchants.csv --dry-run",
+    ),
     "show": LateCommand(
         "endpoints.show", "Show a merchant's endpoint, without its secret.", "endpoint show merchant-1"
     ),

@@ -189,6 +189,13 @@ class Administration:
                 await keys.note(self.connection, keyring, merchant_id, secret)
         return bool(rows)
 
+    @asynccontextmanager
+    async def at_once(self) -> AsyncIterator[None]:
+        """Let all that is changed while this is entered take effect together, or nothing of it."""
+        with translated():
+            async with self.connection.transaction():
+                yield
+
     async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
         """Change a merchant's URL; False when it has no endpoint."""
         async with self._change_of_endpoints():

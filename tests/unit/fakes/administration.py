@@ -136,6 +136,10 @@ class FakeAdministration(Administration):
         self.sealed[merchant_id] = secret
         return True
 
+    @asynccontextmanager
+    async def at_once(self) -> AsyncIterator[None]:
+        yield
+
     async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
         if merchant_id in self.endpoints:
             self.endpoints[merchant_id] = replace(self.endpoints[merchant_id], url=url)
