@@ -69,6 +69,27 @@ async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(
     assert [arrival.event_id for arrival in installation.receiver.arrivals].count(str(test_event)) == 1
 
 
+async def test_a_test_of_another_type_is_told_as_that_and_kept_as_a_test(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", FAILS, Behaviour())
+    await installation.start(**QUICK)
+    row = await installation.do("test_event", "m1", type="charge.split_failed")
+    assert (row["result"]["status"], row["result"]["type"]) == (500, "charge.split_failed")
+    test_event = UUID(row["result"]["event_id"])
+    kept = await installation.owner.fetchval(
+        "SELECT type FROM webhook.deliveries WHERE event_id = $1", test_event
+    )
+    assert kept == "webhook.test"
+    assert (await installation.do("retry_failed", "m1"))["result"]["matched"] == 0
+    await installation.do("retry", event_id=test_event)
+    await installation.settled(test_event, "delivered", 2)
+    first, second = installation.receiver.arrivals
+    assert (first.type, second.type) == ("charge.split_failed", "charge.split_failed")
+    assert first.body == second.body
+    body = json.loads(first.body)
+    assert (body["type"], body["data"]["object"]["id"]) == ("charge.split_failed", "ch_test_split_failed")
+
+
 async def test_commands_of_one_merchant_do_not_hold_up_anothers(installation: Installation) -> None:
     """5,000 cancels of one merchant are carried out together; a pause of another goes beside them."""
     await installation.configure("m2")

@@ -254,6 +254,7 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
      "skip", "m1", {"since": "2026-11-19T07:15:30.123Z", "before": "2026-11-19T08:15:30.123Z",
      "types": ["charge.failed", "charge.created"], "charge": "ch_1", "counted": 5}),
     ("test-event m1", "test_event", "m1", {}),
+    ("test-event m1 --type charge.failed", "test_event", "m1", {"type": "charge.failed"}),
     ("pause m1", "pause", "m1", {}),
     ("pause --all", "pause", None, {}),
     ("resume m1", "resume", "m1", {}),

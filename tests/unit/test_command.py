@@ -63,6 +63,7 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
         (make("skip", "m", since=SINCE, before=FUTURE, types=["charge.failed"], charge="ch_1"),
          Skip("m", NOW, SINCE_AT, ("charge.failed",), "ch_1")),
         (make("test_event", "m"), TestEvent("m")),
+        (make("test_event", "m", type="charge.failed"), TestEvent("m", "charge.failed")),
         (make("set_url", "m", url="https://a.example/"), SetUrl("m", "https://a.example/")),
         *((make("pause", "m"), Pause("m", True)), (make("pause"), Pause(None, True))),
         *((make("resume", "m"), Pause("m", False)), (make("resume"), Pause(None, False))),
@@ -118,6 +119,8 @@ def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | S
         (make("retry_failed", "m", until="2026-11-20T08:15:30"), "args.until needs an offset"),
         (replace(make("pause"), args=None), "args must be a JSON object"),
         (make("test_event", event_id=ID), "test_event needs merchant_id"),
+        *((make("test_event", "m", type=kind), "args.type is one of webhook.test, charge.created")
+          for kind in ("delivery.failed", "", None, ["charge.failed"])),
         *((make("set_url", "m", **args), "set_url needs args.url, a string")
           for args in ({}, {"url": None}, {"url": ["https://a.example/"]})),
         (make("set_url", url="https://a.example/"), "set_url needs merchant_id"),

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.builders import make_event
-from webhook_dispatcher.domain.event import EVENT_TYPES, render_instant
+from webhook_dispatcher.domain.event import (
+    CHARGE_TYPES,
+    EVENT_TYPES,
+    SAMPLE_CHARGE,
+    SAMPLES,
+    TEST_EVENT_TYPE,
+    render_instant,
+)
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -27,6 +34,20 @@ def test_the_body_is_the_contracts() -> None:
         '{"id":"00000000-0000-4000-8000-00000000000a","type":"charge.succeeded",'
         '"createdAt":"2026-11-20T08:15:30.123Z","data":{"object":{"b":1.50, "a":"é\\u00e9" }}}'
     )
+
+
+def test_a_test_is_told_as_its_sample_is() -> None:
+    assert SAMPLES.keys() == {*CHARGE_TYPES}
+    assert len({*SAMPLES.values(), SAMPLE_CHARGE}) == len(CHARGE_TYPES) + 1
+    for name, charge in SAMPLES.items():
+        event = make_event(1, type=TEST_EVENT_TYPE, object=charge)
+        body = json.loads(event.body())
+        assert (body["type"], event.headers("")["Service-Event-Type"]) == (name, name)
+        assert body["data"]["object"]["id"] == f"ch_test_{name.removeprefix('charge.')}"
+        assert body["data"]["object"]["externalId"] == "order_test"
+    plain = make_event(1, type=TEST_EVENT_TYPE, object=SAMPLE_CHARGE)
+    assert json.loads(plain.body())["type"] == "webhook.test"
+    assert make_event(1, type="charge.created", object=charge).sent_type == "charge.created"
 
 
 @given(st.binary())

@@ -50,10 +50,13 @@ async def test_a_test_event_is_sent_once_and_written_down(
     assert len(harness.sender.sent) == 1
 
 
-async def test_a_resumed_test_keeps_its_id(harness: ControllerHarness) -> None:
+async def test_a_resumed_test_keeps_its_id_and_type(harness: ControllerHarness) -> None:
     result = {"event_id": str(EVENT_ID), "created_at": NOW.isoformat()}
-    harness.controls.insert("test_event", "m", result=result)
+    command = harness.controls.insert("test_event", "m", args={"type": "charge.failed"}, result=result)
     await harness.step()
+    assert harness.sender.sent[0][1]["Service-Event-Type"] == "charge.failed"
+    assert (harness.controls.handlings[command.id].result or {})["type"] == "charge.failed"
+    assert harness.controls.tests[0].event.type == "webhook.test"
     assert (harness.controls.tests[0].event.id, harness.controls.tests[0].event.created_at) == (EVENT_ID, NOW)
     assert UUID(harness.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
 

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.external_programs import program
-from webhook_dispatcher.dispatch.control.sample_event import SAMPLE_CHARGE
-from webhook_dispatcher.domain.event import CHARGE_TYPES, TEST_EVENT_TYPE, FailedReason, Trigger
+from webhook_dispatcher.domain.event import (
+    CHARGE_TYPES,
+    SAMPLE_CHARGE,
+    TEST_EVENT_TYPE,
+    FailedReason,
+    Trigger,
+)
 from webhook_dispatcher.domain.signing import Secret, is_signed
 from webhook_dispatcher.domain.verdict import Outcome
 

@@ -26,6 +26,7 @@ ARGUMENTS = {
     "all": True,
     "before": "2026-11-20T09:00:00Z",
     "url": "https://merchant.com/webhooks",
+    "type": "charge.failed",
 }
 
 

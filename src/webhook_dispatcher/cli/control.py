@@ -22,6 +22,7 @@ from webhook_dispatcher.cli.options import (
     Since,
     Until,
     check_known,
+    one_of,
     parse_merchant,
     parse_period,
     resolved,
@@ -32,6 +33,7 @@ from webhook_dispatcher.cli.session import CliContext, operator, session_of
 from webhook_dispatcher.domain.command import (
     LONG_AGO,
     MAX_RETRIED,
+    TESTED_TYPES,
     CommandName,
     CommandStatus,
     CommandView,
@@ -144,6 +146,16 @@ async def _tell_waiting(database: Administration, request: ControlRequest) -> st
 def ask_test_event(
     context: typer.Context,
     merchant: Merchant,
+    type_: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            parser=one_of(TESTED_TYPES),
+            metavar="TYPE",
+            help="A sample of this type instead, such as charge.failed, with a charge that is none: "
+            "ch_test_failed.",
+        ),
+    ] = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
@@ -151,7 +163,7 @@ def ask_test_event(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `test_event`, and exit with 1 when it was not delivered."""
-    request = request_of(CommandName.TEST_EVENT, requested_by, merchant)
+    request = request_of(CommandName.TEST_EVENT, requested_by, merchant, {"type": type_})
     carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 

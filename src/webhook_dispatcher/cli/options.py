@@ -1,6 +1,7 @@
 """Arguments and options that several commands share, and how their text is read."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, TypeVar
@@ -58,6 +59,17 @@ def parse_merchant(text: str) -> str:
     if text != text.strip():
         raise typer.BadParameter(f"a merchant id has no spaces at its ends: {text.strip()!r} may be meant")
     return text
+
+
+def one_of(known: tuple[str, ...]) -> Callable[[str], str]:
+    """Return how one of these words is read."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}")
+        return text
+
+    return parse
 
 
 async def check_known(merchant: str | None, database: Administration) -> None:

@@ -1,7 +1,7 @@
 """`recover`, `skip` and `commands stop`: many deliveries at once. Each shows first what it would be about."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -25,6 +25,7 @@ from webhook_dispatcher.cli.options import (
     ShardName,
     Until,
     check_known,
+    one_of,
     parse_moment,
     resolved,
 )
@@ -51,18 +52,6 @@ from webhook_dispatcher.storage.previews import COUNT_LIMIT
 
 NEWS_SECONDS = 1.0
 """How often progress is told."""
-
-
-def one_of(known: tuple[str, ...]) -> Callable[[str], str]:
-    """Return how one of these words is read."""
-
-    def parse(text: str) -> str:
-        if text not in known:
-            raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}")
-        return text
-
-    return parse
-
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how many these are.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

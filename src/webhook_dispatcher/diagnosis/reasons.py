@@ -24,7 +24,7 @@ KEYS = """
     database_refuses outcomes_unwritten key_missing key_wrong refused_url rejected_not_configured
     no_delivery still_in_order rejected_suspended was_delivered id_is_owed object_is_lost state_unknown
     nothing_owed no_longer_owed rejected_paused rejected_all_paused rejected_secret args_no_object
-    command_unknown progress_malformed args_instant args_offset args_flag args_choice args_count
+    command_unknown progress_malformed args_instant args_offset args_flag args_choice args_one args_count
     attempt_timeout phase_reaching_proxy phase_asking_proxy phase_turn phase_resolving phase_connecting
     phase_handshaking phase_waiting phase_reading name_unreadable name_nonexistent name_no_address
     name_server_failed name_server_refused name_servers_silent name_servers_unreached names_crowded

@@ -14,7 +14,14 @@ from typing import Any, NoReturn, Self
 from uuid import UUID
 
 from webhook_dispatcher.domain.errors import DispatcherError
-from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State, render_instant
+from webhook_dispatcher.domain.event import (
+    CHARGE_TYPES,
+    EVENT_TYPES,
+    TEST_EVENT_TYPE,
+    FailedReason,
+    State,
+    render_instant,
+)
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
@@ -25,6 +32,7 @@ KINDS = (str(State.PENDING), *RECOVERABLE)
 """What previews of mass commands count, in the order in which they show it."""
 SENT_AGAIN = (State.FAILED,)
 """What people are offered to send again first: nothing is lost by that. They ask for all else by name."""
+TESTED_TYPES = (TEST_EVENT_TYPE, *CHARGE_TYPES)
 RECOVERABLE_TYPES = tuple(name for name in EVENT_TYPES if name != TEST_EVENT_TYPE)
 UNKNOWN = "unknown"
 """What metrics and logs call a command that is none of ours."""
@@ -342,15 +350,19 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class TestEvent:
-    """Send a sample event at once."""
+    """Send a sample event at once. type: what its merchant is told."""
 
     __test__ = False
     merchant_id: str
+    type: str = TEST_EVENT_TYPE
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        return cls(_merchant_id(row))
+        chosen = _argument(row, "type", TEST_EVENT_TYPE)
+        if chosen not in TESTED_TYPES:
+            _malformed(f"args.type is one of {', '.join(TESTED_TYPES)}")
+        return cls(_merchant_id(row), chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,14 +548,15 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.TEST_EVENT: CommandSpec(
             TestEvent.from_row,
             "`merchant_id`",
-            "",
+            "`args.type`",
             "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
-            "retried; also to a merchant that is paused by itself",
-            "`event_id`, `outcome`, `status`; `reason` where it failed",
+            "retried; also to a merchant that is paused by itself. `args.type`: the merchant is sent a "
+            "sample of this type instead, with the charge `ch_test_failed` for `charge.failed` and so on",
+            "`event_id`, `outcome`, `status`; `reason` where it failed; `type` where one was asked for",
             CommandLine(
                 ("test-event",),
                 "Send a merchant a webhook.test event with a sample charge, at once and only once.",
-                "test-event merchant-1",
+                "test-event merchant-1 --type charge.failed",
                 "Exits with 1 when it was not delivered.",
             ),
         ),

@@ -105,7 +105,7 @@ class DeliveryPages:
             "attempts": story.facts.attempts,
             "by_hand": sum(each.trigger == Trigger.MANUAL for each in story.facts.attempts),
             "payload": payload_of(delivery, story.payload),
-            "headers": headers_of(delivery, story.facts.circumstances.url),
+            "headers": headers_of(delivery, story.facts.circumstances.url, story.payload or b""),
             "others": [(seq, with_query(delivery_path(wanted), {"seq": seq})) for seq in story.others],
             "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
@@ -196,16 +196,16 @@ def payload_of(delivery: DeliveryFacts, sent: bytes | None) -> Payload | None:
     return Payload(raw, pretty(raw))
 
 
-def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, str]]:
+def headers_of(delivery: DeliveryFacts, url: str | None, sent: bytes = b"") -> Sequence[tuple[str, str]]:
     """Return the head of a request now: the URL, our name, contract 1's headers with a signature's form."""
     return (
         ("POST", url or "-"),
         ("User-Agent", USER_AGENT),
-        *_event(delivery).headers("t=…,v1=…").items(),
+        *_event(delivery, sent).headers("t=…,v1=…").items(),
     )
 
 
-def _event(delivery: DeliveryFacts, sent: bytes = b"") -> Event:
+def _event(delivery: DeliveryFacts, sent: bytes) -> Event:
     return Event(
         delivery.seq, delivery.event_id, delivery.merchant_id, delivery.type, delivery.created_at, sent
     )

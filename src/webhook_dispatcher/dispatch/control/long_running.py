@@ -130,9 +130,7 @@ class LongRunningCommands:
         else:
             progress = SampleProgress(uuid4(), self._database_clock.now())
         running = await self._mark_running(transaction, row, progress.as_result())
-        return SampleEvent(
-            command.merchant_id, progress, running, self._claims, self._attempter, self._metrics
-        )
+        return SampleEvent(command, progress, running, self._claims, self._attempter, self._metrics)
 
     async def _mark_running(
         self, transaction: CommandTransaction, row: CommandRow, result: Mapping[str, Any]

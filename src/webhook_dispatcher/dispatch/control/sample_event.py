@@ -8,17 +8,20 @@ from uuid import UUID
 
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.running_command import RunningCommand
-from webhook_dispatcher.domain.command import Code, malformed_progress
+from webhook_dispatcher.domain.command import Code, TestEvent, malformed_progress
 from webhook_dispatcher.domain.errors import UnopenedSecret
-from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, FailedReason, State, Trigger
+from webhook_dispatcher.domain.event import (
+    SAMPLE_CHARGE,
+    SAMPLES,
+    TEST_EVENT_TYPE,
+    Event,
+    FailedReason,
+    State,
+    Trigger,
+)
 from webhook_dispatcher.domain.ports import Claims, TestLog
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
-
-SAMPLE_CHARGE = (
-    b'{"id":"ch_test","externalId":"order_test","status":"SUCCEEDED","split":{"status":"COMPLETED"}}'
-)
-"""What is published of a charge, and no other field. Source: partner-api.md 2.2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,11 @@ class SampleProgress:
 
 
 class SampleEvent:
-    """One test event that this daemon sends."""
+    """One test event that this daemon sends, kept as `webhook.test` whatever type the merchant is told."""
 
     def __init__(
         self,
-        merchant_id: str,
+        command: TestEvent,
         progress: SampleProgress,
         running: RunningCommand,
         claims: Claims,
@@ -60,10 +63,10 @@ class SampleEvent:
         self._event = Event(
             seq=0,
             id=progress.event_id,
-            merchant_id=merchant_id,
+            merchant_id=command.merchant_id,
             type=TEST_EVENT_TYPE,
             created_at=progress.created_at,
-            object=SAMPLE_CHARGE,
+            object=SAMPLES.get(command.type, SAMPLE_CHARGE),
             trigger=Trigger.MANUAL,
             on_failure=State.FAILED,
         )
@@ -87,6 +90,8 @@ class SampleEvent:
         self._attempter.conclude(event, 0, True, attempt, result)
         state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
         facts = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
+        if event.sent_type != event.type:
+            facts["type"] = event.sent_type
         if attempt.reason is not None:
             facts["reason"] = attempt.reason
         await self.running.finish(facts, TestLog(event, attempt, state))
