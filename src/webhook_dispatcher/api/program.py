@@ -119,8 +119,8 @@ class Program(Running):
             metrics,
         )
         await self._listen(stack, pipeline, pools)
-        url = f"{self._url()}/v1"
-        _log.info("api.started", version=__version__, url=url, port=self.port, ops_port=self.ops_port)
+        self.url += "/v1"
+        _log.info("api.started", version=__version__, url=self.url, port=self.port, ops_port=self.ops_port)
 
     async def _compose(self, pools: Pools) -> Parts:
         chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools, pools.values()))

@@ -26,11 +26,12 @@ def options_of(settings: Settings) -> Options:
     )
 
 
-def run(settings: Settings, parent_pid: int | None = None) -> None:
+def run(settings: Settings, parent_pid: int | None = None, started_fd: int | None = None) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
     serving.run(
         settings,
         lambda: Program(options_of(settings), SystemClock()),
         "WEBHOOK_API_MAX_CONNECTIONS",
         parent_pid,
+        started_fd,
     )

@@ -51,7 +51,13 @@ def _setting(settings: Settings, name: str) -> Setting:
     )
 
 
-def run(settings: Settings, parent_pid: int | None = None) -> None:
+def run(settings: Settings, parent_pid: int | None = None, started_fd: int | None = None) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
     machine.lower_priority()
-    serving.run(settings, lambda: Program(options_of(settings), SystemClock()), "the console", parent_pid)
+    serving.run(
+        settings,
+        lambda: Program(options_of(settings), SystemClock()),
+        "the console",
+        parent_pid,
+        started_fd,
+    )

@@ -7,7 +7,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from shlex import quote
@@ -87,9 +87,10 @@ def run(
         if embedded:
             postgres = stack.enter_context(EmbeddedPostgres(settings.data_dir))
             settings = _with_database(settings, postgres)
-            for program in _programs_beside(settings, postgres, without_files(environ, settings)):
-                stack.enter_context(program)
-            asyncio.run(_print_sign_in_code(postgres.dsn("webhook_admin"), tell))
+            api, console = _programs_beside(settings, postgres, without_files(environ, settings))
+            stack.enter_context(api)
+            url = stack.enter_context(console).wait_for_url()
+            asyncio.run(_tell_how_to_sign_in(url, postgres.dsn("webhook_admin"), tell))
         count = settings.process_count(machine.usable_cpus())
         if count > 1 or len(settings.databases()) > 1:
             return supervisor.supervise(settings, environ, count)
@@ -152,8 +153,8 @@ def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
 
 def _programs_beside(
     settings: Settings, postgres: EmbeddedPostgres, environ: Mapping[str, str]
-) -> Sequence[ProgramProcess]:
-    """Return the Partner API and the console; their logs, among ours, say where they answer."""
+) -> tuple[ProgramProcess, ProgramProcess]:
+    """Return the Partner API and the console; their logs are among ours."""
     api = environment_of(
         environ,
         postgres.dsn("webhook_api"),
@@ -166,12 +167,17 @@ def _programs_beside(
     return ProgramProcess("api", api, Path.cwd()), ProgramProcess("console", console, Path.cwd())
 
 
-async def _print_sign_in_code(admin_url: str, tell: Callable[[str], None]) -> None:
-    """Print a code that signs in at the console, and how to have another; never into the log."""
+async def _tell_how_to_sign_in(url: str | None, admin_url: str, tell: Callable[[str], None]) -> None:
+    """Print where the console is, a code that signs in, and how to have another; never into the log."""
+    if url is None:
+        tell("the console has not started: see the log")
+        return
     async with administration(admin_url) as admin:
         code = await sign_in.make_code(admin.connection, "run --embedded")
     if code is not None:
-        tell(f"sign in at the console with the code {code}, once, within sixty seconds; for another:")
+        tell(
+            f"the console is at {url}: sign in with the code {code}, once, within sixty seconds; for another:"
+        )
         tell(f"WEBHOOK_DATABASE_URL={quote(admin_url)} webhook-dispatcher account code {sign_in.ACCOUNT}")
 
 

@@ -1,10 +1,11 @@
 """What `api` and `console` have in common: from their settings to exit."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import uvloop
 
@@ -28,11 +29,15 @@ def refuse_keys(settings: Settings, whose: str) -> None:
 
 
 def run(
-    settings: Settings, program: Callable[[], Running], whose: str, parent_pid: int | None = None
+    settings: Settings,
+    program: Callable[[], Running],
+    whose: str,
+    parent_pid: int | None = None,
+    started_fd: int | None = None,
 ) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise.
 
-    whose: connections these are, for an error.
+    whose: connections these are, for an error. started_fd: gets the URL when it answers.
     """
     if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
         ask()
@@ -45,15 +50,19 @@ def run(
             remedy="raise it (ulimit -n, LimitNOFILE)",
         )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(running))
+        runner.run(serve(running, started_fd))
 
 
-async def serve(program: Running) -> None:
+async def serve(program: Running, started_fd: int | None = None) -> None:
     """Run the program until a signal stops it."""
     async with AsyncExitStack() as stack:
         with signals.obeyed(program.stop, program.cut_short):
             try:
                 await program.start(stack)
+                if started_fd is not None:
+                    with suppress(BrokenPipeError):
+                        os.write(started_fd, program.url.encode())
+                    os.close(started_fd)
                 machine.tune_collector()
                 await program.finished()
             finally:

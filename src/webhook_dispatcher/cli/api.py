@@ -12,6 +12,10 @@ def api(
     parent_pid: Annotated[
         int | None, typer.Option("--parent-pid", hidden=True, help="End when this process, our parent, does.")
     ] = None,
+    started_fd: Annotated[
+        int | None,
+        typer.Option("--started-fd", hidden=True, help="Write there where it answers, once it does."),
+    ] = None,
 ) -> None:
     """Serve the Partner API until stopped (SIGTERM or Ctrl-C), as webhook_api, without encryption keys.
 
@@ -21,4 +25,4 @@ def api(
     settings.databases()
     from webhook_dispatcher.app import api as program
 
-    program.run(settings, parent_pid)
+    program.run(settings, parent_pid, started_fd)

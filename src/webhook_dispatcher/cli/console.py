@@ -14,6 +14,10 @@ def console(
     parent_pid: Annotated[
         int | None, typer.Option("--parent-pid", hidden=True, help="End when this process, our parent, does.")
     ] = None,
+    started_fd: Annotated[
+        int | None,
+        typer.Option("--started-fd", hidden=True, help="Write there where it answers, once it does."),
+    ] = None,
 ) -> None:
     """Serve the console until stopped (SIGTERM or Ctrl-C), as webhook_console, without encryption keys.
 
@@ -24,4 +28,4 @@ def console(
     settings.database_dsn()
     from webhook_dispatcher.app import console as program
 
-    program.run(settings, parent_pid)
+    program.run(settings, parent_pid, started_fd)

@@ -58,8 +58,8 @@ class Program(Running):
         pools = await self._connect(stack)
         [(shard, connections)] = pools.items()
         await self._listen(stack, self._console(Share(connections, POOL_SIZE), shard), pools)
-        url = self._options.front.origin or self._url()
-        _log.info("console.started", version=__version__, url=url, port=self.port)
+        self.url = self._options.front.origin or self.url
+        _log.info("console.started", version=__version__, url=self.url, port=self.port)
 
     def _console(self, database: Share, shard: str | None) -> Console:
         front, static = self._options.front, StaticFiles()

@@ -4,8 +4,8 @@ It gets none of the keys that open secrets, works on the database in a role of i
 whatever ends us. A terminal's Ctrl-C reaches us alone. One that ends by itself is not started again.
 """
 
-import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -13,11 +13,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from webhook_dispatcher.telemetry.address import split_address
 
 NOT_PASSED_ON = ("WEBHOOK_SECRET_KEYS", "WEBHOOK_MIGRATION_DATABASE_URL")
+START = 60.0
+"""Seconds in which it answers, on whatever machine."""
 GRACE = 40.0
 """Seconds that it has to end by itself: what its longest request may take, and some."""
 
@@ -45,8 +47,7 @@ def _free(address: str) -> str:
 class ProgramProcess:
     """The process, while this object is entered.
 
-    program: `api` or `console`, which log `….started` with their URL. log_file: where its log goes, if not to
-    our stderr.
+    program: `api` or `console`. log_file: where its log goes, if not to our stderr.
     """
 
     def __init__(
@@ -57,10 +58,15 @@ class ProgramProcess:
         self._folder = folder
         self._log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None
+        self._started: IO[bytes] | None = None
+        self._url = ""
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-P", "-m", "webhook_dispatcher", self.program]
-        command += ["--parent-pid", str(os.getpid())]
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        self._started = open(reading, "rb")
+        command += ["--parent-pid", str(os.getpid()), "--started-fd", str(writing)]
         log = None if self._log_file is None else self._log_file.open("wb")
         try:
             self._process = subprocess.Popen(
@@ -71,8 +77,10 @@ class ProgramProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 process_group=0,
+                pass_fds=(writing,),
             )
         finally:
+            os.close(writing)
             if log is not None:
                 log.close()
         return self
@@ -85,6 +93,9 @@ class ProgramProcess:
     def stop(self) -> None:
         """End it, and wait for that."""
         process, self._process = self._process, None
+        if self._started is not None:
+            self._started.close()
+            self._started = None
         if process is None:
             return
         process.send_signal(signal.SIGTERM)
@@ -105,11 +116,13 @@ class ProgramProcess:
         return "".join(self._log_file.read_text(encoding="utf-8").splitlines()[-1:])
 
     def url(self) -> str | None:
-        """Say where it answers, as its log does; None while it does not yet."""
-        assert self._log_file is not None
-        for line in self._log_file.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.startswith("{") and line.endswith("}\n"):
-                entry = json.loads(line)
-                if entry["event"] == f"{self.program}.started":
-                    return str(entry["url"])
-        return None
+        """Say where it answers; None while it does not yet."""
+        if not self._url and self._started is not None:
+            self._url = (self._started.read() or b"").decode()
+        return self._url or None
+
+    def wait_for_url(self) -> str | None:
+        """Wait until it answers and say where; None when it has ended, or the time is over."""
+        if self._started is not None:
+            select.select([self._started], [], [], START)
+        return self.url()

@@ -73,6 +73,7 @@ class Running(ABC):
         self._failure: DispatcherError | None = None
         self._server: WebServer | None = None
         self.port = 0
+        self.url = ""
 
     @property
     def max_connections(self) -> int:
@@ -126,11 +127,9 @@ class Running(ABC):
             ) from None
         self.port = self._listener.sockets[0].getsockname()[1]
         server.watch()
+        self.url = f"http://{address.rpartition(':')[0]}:{self.port}"
         self._server = server
         stack.callback(asyncio.create_task(self._watch(pools)).cancel)
-
-    def _url(self) -> str:
-        return f"http://{self._options.address.rpartition(':')[0]}:{self.port}"
 
     async def _check(self, pools: Pools) -> None:
         """Ask every database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""

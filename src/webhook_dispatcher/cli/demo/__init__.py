@@ -1,12 +1,14 @@
 """`demo`: everything at work on this machine alone, and afterwards a comparison of what all sides saw."""
 
 import asyncio
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from webhook_dispatcher.cli.demo import audit, cast, verdict
 from webhook_dispatcher.cli.demo.scenes import Scenes
 from webhook_dispatcher.cli.demo.stage import Stage, set_up
 from webhook_dispatcher.cli.demo.view import View
+from webhook_dispatcher.cli.failures import NAME
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import State
@@ -30,8 +33,9 @@ MAX_PROBLEMS_SHOWN = 20
 MAX_EVENTS = 100_000
 PLAIN_WIDTH = 120
 NEXT = """\
-next: webhook-dispatcher run --embedded  (docs/operate/laptop.md)
-      with a Postgres of yours: README.md, Run"""
+next, with a Postgres of yours: docs/quickstart.md
+or with one of its own, the Partner API and the console:
+{program} run --embedded"""
 
 
 def demo(
@@ -65,9 +69,20 @@ def demo(
             problems = runner.run(_perform(postgres, folder, dict(session.environ), console, events))
         if problems:
             _complain(console, problems, folder / "daemon.log")
-    console.print(NEXT, soft_wrap=True)
+    console.print(NEXT.format(program=_own_name()), soft_wrap=True)
     if problems:
         raise typer.Exit(1)
+
+
+def _own_name() -> str:
+    """Return how a shell starts this program from where we are."""
+    program = Path(sys.executable).with_name(NAME)
+    if not program.exists():
+        return f"{quote(sys.executable)} -m webhook_dispatcher"
+    if shutil.which(NAME) == str(program):
+        return NAME
+    here = Path.cwd()
+    return quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
 
 
 async def _perform(
