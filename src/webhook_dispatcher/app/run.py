@@ -76,11 +76,15 @@ def run(
     embedded: bool = False,
     environ: Mapping[str, str] = os.environ,
     tell: Callable[[str], None] = print,
+    parent_pid: int | None = None,
 ) -> int:
     """Run until told to stop, and return the exit code: in this process, or as a supervisor of several.
 
-    environ: what the supervisor's processes get. tell: says what is for people and no log.
+    environ: what the supervisor's processes get. tell: says what is for people and no log. parent_pid: whose
+    death stops it.
     """
+    if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
+        ask()
     logs.configure(settings.log_format, settings.log_level, sys.stderr)
     machine.raise_open_files(settings.max_lanes)
     with ExitStack() as stack:

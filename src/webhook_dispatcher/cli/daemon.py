@@ -31,6 +31,9 @@ def run(
             "for a laptop.",
         ),
     ] = False,
+    parent_pid: Annotated[
+        int | None, typer.Option("--parent-pid", hidden=True, help="End when this process, our parent, does.")
+    ] = None,
 ) -> None:
     """Deliver events until stopped (SIGTERM or Ctrl-C), in WEBHOOK_PROCESSES processes for each database.
 
@@ -47,7 +50,7 @@ def run(
         settings.keyring()
     from webhook_dispatcher.app import run as program
 
-    code = program.run(settings, embedded, session.environ, typer.echo)
+    code = program.run(settings, embedded, session.environ, typer.echo, parent_pid)
     if code:
         raise typer.Exit(code)
 

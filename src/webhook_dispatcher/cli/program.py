@@ -168,6 +168,11 @@ COMMANDS = {
         "Watch it at work: a database, six merchants, a receiver and a producer, all on this machine.",
         "demo",
     ),
+    "bench": LateCommand(
+        "bench.bench",
+        "Measure inserts, deliveries, lags, WAL and bytes an event on your own server, in half a minute.",
+        "bench --database-url postgresql://postgres@db.internal/postgres",
+    ),
     "check": LateCommand(
         "check.check",
         "Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it.",

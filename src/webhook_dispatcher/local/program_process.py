@@ -1,7 +1,8 @@
-"""The Partner API or the console beside a daemon, as a process of its own: for laptops and the demo.
+"""A program of ours as a process of its own, beside us: for laptops, the demo and `bench`.
 
-It gets none of the keys that open secrets, works on the database in a role of its own, and ends when we do,
-whatever ends us. A terminal's Ctrl-C reaches us alone. One that ends by itself is not started again.
+The Partner API and the console get none of the keys that open secrets, and work on the database in a role of
+their own. It ends when we do, whatever ends us. A terminal's Ctrl-C reaches us alone. One that ends by itself
+is not started again.
 """
 
 import os
@@ -47,7 +48,7 @@ def _free(address: str) -> str:
 class ProgramProcess:
     """The process, while this object is entered.
 
-    program: `api` or `console`. log_file: where its log goes, if not to our stderr.
+    program: `run`, `api` or `console`. log_file: where its log goes, if not to our stderr.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class ProgramProcess:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         self._started = open(reading, "rb")
-        command += ["--parent-pid", str(os.getpid()), "--started-fd", str(writing)]
+        command += ["--parent-pid", str(os.getpid())]
+        if self.program != "run":  # which answers nowhere
+            command += ["--started-fd", str(writing)]
         log = None if self._log_file is None else self._log_file.open("wb")
         try:
             self._process = subprocess.Popen(
