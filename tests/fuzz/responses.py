@@ -12,6 +12,7 @@ from typing import Any, cast
 from tests.fuzz.mutation import mutated
 from tests.integration.senders import SENDERS
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.addresses import Address
 from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
@@ -144,9 +145,11 @@ async def fuzz_responses(count: int, seed: int, kind: str = "llhttp") -> Counter
     sprung: list[object] = []
 
     class Noting(Guard):
-        def check_address(self, address: str, is_trusted: bool = False) -> None:
-            dialled.add(address)
-            super().check_address(address, is_trusted)
+        def check_address(
+            self, address: object, is_trusted: bool = False, is_proxys: bool = False
+        ) -> Address:
+            dialled.add(str(address))
+            return super().check_address(address, is_trusted, is_proxys)
 
     def spring() -> asyncio.Protocol:
         sprung.append(None)
