@@ -242,7 +242,7 @@ $(DOCS_READY): docs/requirements.lock | $(READY)
 	@touch $@
 
 docs: $(READY) $(DOCS_READY) ## Build the site in build/site; every link and anchor must lead somewhere
-	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 reference: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
 	@$(PYTHON) -m docs.reference
