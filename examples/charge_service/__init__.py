@@ -2,7 +2,7 @@
 
     ledger.py        cards and charges, and the rules by which they are refused: no I/O
     directory.py     recipients, customers, merchants: kept as they were sent
-    problems.py      the errors, as docs/partner-api-upstream.md wants them
+    problems.py      the errors, as docs/producers/charge-service.md wants them
     once.py          the same Idempotency-Key, the same answer
     outbox.py        events, written in a transaction
     fields.py        what a body must hold

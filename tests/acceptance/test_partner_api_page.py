@@ -1,4 +1,4 @@
-"""Merchants' page on the Partner API: each of its examples is run as it stands, against the real program."""
+"""Merchants' pages on the Partner API: each of their examples is run as it stands, against the real program."""
 
 import asyncio
 import itertools
@@ -19,7 +19,10 @@ from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 
-PAGE = (Path(__file__).parents[2] / "docs" / "partner-api.md").read_text(encoding="utf-8")
+FOLDER = Path(__file__).parents[2] / "docs" / "merchants"
+READ = ("partner-api", "errors", "idempotency", "webhook", "deliveries", "events", "client")
+PAGE = "".join((FOLDER / f"{name}.md").read_text(encoding="utf-8") for name in READ)
+"""In the order in which they are read: what one sets, the next has."""
 SAMPLE = (Path(__file__).parents[2] / "examples" / "charge_service" / "README.md").read_text(encoding="utf-8")
 CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
 _BLOCK = re.compile(r"^```(sh setup|sh|json|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -85,6 +88,10 @@ class Shell:
 def credentials(api: PartnerApi, merchant: Merchant) -> dict[str, str]:
     base = f"http://127.0.0.1:{api.port}/v1"
     return {"API": base, "CLIENT_ID": merchant.client_id, "CLIENT_SECRET": merchant.client_secret}
+
+
+def test_all_pages_are_tried() -> None:
+    assert {f"{name}.md" for name in READ} == {path.name for path in FOLDER.glob("*.md")} - {"index.md"}
 
 
 def test_an_example_that_shows_an_answer_is_followed_by_it() -> None:

@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.event import (
 from webhook_dispatcher.domain.signing import Secret, is_signed
 from webhook_dispatcher.domain.verdict import Outcome
 
-PAGE = (Path(__file__).parents[2] / "docs" / "merchants.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "merchants" / "index.md").read_text(encoding="utf-8")
 
 
 def first_column(name: str) -> set[str]:

@@ -5,7 +5,7 @@ claim: an answer is kept; a request that had no effect is forgotten; where nobod
 While a key is in doubt, and when a claim has run out because its process died, a request with the same key
 and body asks the charge service again. It gets the same derived key, by which the charge service recognizes
 the request; another body is refused. A process whose claim was taken over meanwhile writes nothing.
-Source: docs/partner-api-upstream.md, "Idempotency".
+Source: docs/producers/charge-service.md, "Idempotency".
 """
 
 from collections.abc import Awaitable, Callable

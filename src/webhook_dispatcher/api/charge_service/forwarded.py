@@ -1,7 +1,7 @@
 """Operations that the charge service carries out: which there are, and what its answers mean to a client.
 
 Credentials, limits and the idempotency key were checked before (`pipeline`, `claims`).
-Source: docs/partner-api-upstream.md.
+Source: docs/producers/charge-service.md.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence

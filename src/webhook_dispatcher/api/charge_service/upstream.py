@@ -7,7 +7,7 @@ answer, its status, its body and Retry-After are read; none of its headers is pa
 
 A request is sent once. On a kept connection that the charge service closed meanwhile, aiohttp sends anew what
 is idempotent by its method; a POST ends as away, and the client repeats it with its key.
-Source: docs/partner-api-upstream.md.
+Source: docs/producers/charge-service.md.
 """
 
 import asyncio

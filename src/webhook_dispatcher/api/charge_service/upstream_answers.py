@@ -6,7 +6,7 @@ which a name occurs twice passes, as in the `object` of an event: the operation 
 client had better learn that.
 
 Of an error, only the fields that are chosen here reach the client.
-Source: docs/partner-api-upstream.md, "What is answered".
+Source: docs/producers/charge-service.md, "What is answered".
 """
 
 from collections.abc import Container, Mapping, Sequence
