@@ -100,7 +100,7 @@ async def test_a_receiver_that_is_not_there_is_a_502_that_says_so() -> None:
         assert process.stdout is not None
         arrival = json.loads(process.stdout.readline())
     assert (arrival["status"], arrival["signature"]) == (502, "missing")
-    assert arrival["answer"].startswith("not forwarded: ")
+    assert arrival["answer"] == f"not forwarded: nothing listens at http://127.0.0.1:{port}/"
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,11 @@ async def _listen(
 def described(arrival: Arrival) -> str:
     """Write an arrival for people: a line about it, then its body."""
     repeated = "" if arrival.attempt == 1 else f", arrival {arrival.attempt} of this event"
-    forwarded = () if arrival.answer is None else ("forwarded: " + arrival.answer).splitlines()
     lines = [
         f"/{arrival.merchant_id} {arrival.type or '(no type)'} {arrival.event_id or '(no id)'}: "
         f"{VERDICTS[arrival.signature]}, answered {arrival.status}{repeated}",
         *arrival.body.decode(errors="replace").splitlines(),
-        *forwarded,
+        *(arrival.answer or "").splitlines(),
     ]
     # What was sent may hold bytes that drive a terminal.
     return "\n".join(shown(line) for line in lines)

@@ -65,11 +65,11 @@ class Forwarder:
             async with self._client.request(
                 exchange.method, self._url, data=exchange.body, headers=headers, allow_redirects=False
             ) as response:
-                text = (await response.content.read(MAX_SHOWN)).decode(errors="replace")
-                return Answer(
-                    response.status, f"{response.status} {response.reason or ''}".strip() + f"\n{text}"
-                )
+                body = (await response.content.read(MAX_SHOWN)).decode(errors="replace")
+                return Answer(response.status, f"forwarded: {response.status} {response.reason}\n{body}")
         except TimeoutError:
-            return Answer(504, f"no answer within {TIMEOUT_SECONDS} s")
+            return Answer(504, f"forwarded: no answer within {TIMEOUT_SECONDS} s")
+        except aiohttp.ClientConnectorError:
+            return Answer(502, f"not forwarded: nothing listens at {self._url}")
         except (aiohttp.ClientError, OSError) as error:
-            return Answer(502, f"not forwarded: {error}")
+            return Answer(502, f"forwarded: {error}")
