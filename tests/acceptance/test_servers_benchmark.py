@@ -1,0 +1,84 @@
+"""`python -m benchmarks.servers`: the phases, on a stand-in for a rival, and on this daemon."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from aiohttp import ClientSession, web
+
+from benchmarks.rig import Rig
+from benchmarks.servers import outpost
+from benchmarks.servers.measure import HEAD, Plan, Traffic, measure
+from benchmarks.servers.ourselves import Ourselves
+from benchmarks.servers.server import COMPOSE
+from tests import servers
+from tests.acceptance.stand_in_rival import StandIn
+from webhook_dispatcher.local.arrivals import Arrival, Signature
+
+PLAN = Plan(events=100, merchants=25, publishers=4, rate=20, seconds=1, kills=1)
+
+
+def arrival(merchant: str, number: int, at: float, ended_at: float | None = None) -> Arrival:
+    body = b'{"number": %d, "object": "charge"}' % number
+    return Arrival(merchant, "", "", 1, at, 1, Signature.UNCHECKED, {}, body, ended_at)
+
+
+def figures(row: str) -> list[float]:
+    """Return the figures of a row, which has as many cells as the table's head."""
+    cells = row.split(" | ")
+    assert len(cells) == len(HEAD[0].split(" | "))
+    return [float(figure) for figure in re.findall(r"[\d.]+", " ".join(cells[1:]).replace(",", ""))]
+
+
+def test_first_arrivals_alone_are_held_against_their_order() -> None:
+    traffic = Traffic()
+    for number, (merchant, event) in enumerate([("a", 1), ("b", 2), ("a", 4), ("a", 1), ("a", 3), ("b", 5)]):
+        traffic.take(arrival(merchant, event, float(number)))
+        traffic.take(arrival(merchant, event, float(number), ended_at=9.0))
+    assert traffic.out_of_order() == 1
+    assert len(traffic.arrived) - len(traffic.arrived_at) == 1
+
+
+def test_each_rival_has_a_worker_of_its_own_in_a_pinned_version() -> None:
+    services = yaml.safe_load(Path(COMPOSE[-1]).read_text(encoding="utf-8"))["services"]
+    for name, version in (("outpost", outpost.Outpost.version), ("svix", "1.100.0")):
+        assert services[f"{name}-worker"]["image"].endswith(f":v{version}")
+        assert services[f"{name}-worker"]["environment"] != services[f"{name}-api"]["environment"]
+
+
+@pytest.mark.slow(
+    "acceptance/test_servers_benchmark.py::test_first_arrivals_alone_are_held_against_their_order"
+)
+async def test_a_rival_that_loses_its_order_is_found_out() -> None:
+    stand_in = StandIn()
+    runner = web.AppRunner(stand_in.application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    async with ClientSession() as session:
+        working = asyncio.create_task(stand_in.work(session))
+        row = await measure(outpost.Outpost(stand_in, outpost.HEADERS, port), PLAN)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+    await runner.cleanup()
+    assert row.startswith("| Outpost 1.2.0 | ")
+    *measured, missing, repeated, out_of_order = figures(row)
+    assert all(figure > 0 for figure in measured), row
+    assert (missing, repeated) == (0, 1)
+    assert out_of_order > 0
+
+
+@pytest.mark.slow(
+    "acceptance/test_servers_benchmark.py::test_first_arrivals_alone_are_held_against_their_order"
+)
+def test_this_daemon_keeps_its_order(tmp_path: Path) -> None:
+    with Rig(tmp_path, bin_dir=servers.programs(), durable=False, options={}) as rig:
+        ourselves = Ourselves(rig)
+        row = asyncio.run(measure(ourselves, PLAN))
+        ourselves.end_worker()
+    *measured, missing, _, out_of_order = figures(row)
+    assert all(figure > 0 for figure in measured), row
+    assert (missing, out_of_order) == (0, 0)
