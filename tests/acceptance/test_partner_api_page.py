@@ -1,4 +1,4 @@
-"""Merchants' pages on the Partner API: each of their examples is run as it stands, against the real program."""
+"""Merchants' pages on the Partner API: each example is run as it stands, against the real program."""
 
 import asyncio
 import itertools

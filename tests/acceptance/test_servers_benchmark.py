@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from aiohttp import ClientSession, web
 
 from benchmarks.rig import Rig
