@@ -13,6 +13,9 @@ import pytest
 
 from tests.acceptance.processes import environment
 from webhook_dispatcher.domain.signing import Secret, signature
+from webhook_dispatcher.local.behaviour import Behaviour
+from webhook_dispatcher.local.forwarding import Forwarder
+from webhook_dispatcher.local.receiver import Receiver
 
 SECRET = Secret.from_random(bytes(range(32)))
 OTHER = Secret.from_random(bytes(range(32, 64)))
@@ -101,6 +104,18 @@ async def test_a_receiver_that_is_not_there_is_a_502_that_says_so() -> None:
         arrival = json.loads(process.stdout.readline())
     assert (arrival["status"], arrival["signature"]) == (502, "missing")
     assert arrival["answer"] == f"not forwarded: nothing listens at http://127.0.0.1:{port}/"
+
+
+async def test_a_receiver_that_does_not_answer_is_a_504() -> None:
+    async with (
+        Receiver(behaviour=Behaviour(hangs=True)) as hanging,
+        Forwarder(hanging.url(""), timeout_seconds=0.05) as forwarder,
+        Receiver(forward=forwarder.forward) as receiver,
+        aiohttp.ClientSession() as client,
+        client.post(receiver.url(""), data=BODY) as response,
+    ):
+        assert response.status == 504
+    assert receiver.arrivals[0].answer == "forwarded: no answer within 0.05 s"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """A delivery's page: the head of its request."""
 
+from dataclasses import replace
+
 from tests.unit.test_timeline import DELIVERY
 from webhook_dispatcher.console.pages.delivery import headers_of
+from webhook_dispatcher.domain.event import SAMPLES
 from webhook_dispatcher.version import USER_AGENT
 
 
@@ -15,3 +18,9 @@ def test_the_head_of_a_request_is_shown_with_the_form_of_its_signature() -> None
         "Service-Signature": "t=…,v1=…",
     }
     assert headers_of(DELIVERY, None)[0] == ("POST", "-")
+    test = replace(DELIVERY, type="webhook.test")
+    sent = [
+        dict(headers_of(test, None, charge))["Service-Event-Type"]
+        for charge in (b"{}", SAMPLES["charge.failed"])
+    ]
+    assert sent == ["webhook.test", "charge.failed"]

@@ -41,15 +41,16 @@ def fault_of(url: str) -> str | None:
 class Forwarder:
     """Sends to one URL while it is entered. It answers as that did: with 502 or 504 if that did not."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._url = URL(url, encoded=True)
+        self._timeout_seconds = timeout_seconds
         self._client: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._client = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=AUTOMATIC,
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
         )
         return self
 
@@ -68,7 +69,7 @@ class Forwarder:
                 body = (await response.content.read(MAX_SHOWN)).decode(errors="replace")
                 return Answer(response.status, f"forwarded: {response.status} {response.reason}\n{body}")
         except TimeoutError:
-            return Answer(504, f"forwarded: no answer within {TIMEOUT_SECONDS} s")
+            return Answer(504, f"forwarded: no answer within {self._timeout_seconds:g} s")
         except aiohttp.ClientConnectorError:
             return Answer(502, f"not forwarded: nothing listens at {self._url}")
         except (aiohttp.ClientError, OSError) as error:
