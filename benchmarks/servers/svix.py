@@ -7,7 +7,9 @@ from benchmarks.servers.server import Client, Rival, document
 
 def headers() -> dict[str, str]:
     """Return the headers that let us in: the reader's SVIX_TOKEN."""
-    return {"Authorization": f"Bearer {os.environ['SVIX_TOKEN']}"}
+    if not (token := os.environ.get("SVIX_TOKEN")):
+        raise SystemExit("SVIX_TOKEN is not set: see benchmarks/servers/README.md")
+    return {"Authorization": f"Bearer {token}"}
 
 
 class Svix(Rival):

@@ -121,19 +121,6 @@ async def test_what_a_killed_run_leaves_is_removed_by_the_next(
 
 
 @pytest.mark.slow("acceptance/test_bench.py::test_the_server_is_as_it_was_and_all_was_delivered")
-async def test_roles_that_are_there_keep_their_members(
-    server: EmbeddedPostgres, asking: asyncpg.Connection
-) -> None:
-    """As who is a member of webhook_owner by a group: migrating makes it one by itself as well."""
-    await schema.migrate(server.dsn())
-    await asking.execute("CREATE ROLE a_group; GRANT webhook_owner TO a_group WITH ADMIN OPTION")
-    await asking.execute('CREATE ROLE "an O\'Brien" LOGIN CREATEDB CREATEROLE IN ROLE a_group')
-    before = await asking.fetchrow(BESIDES)
-    bench(server.dsn("an O'Brien"))
-    assert await asking.fetchrow(BESIDES) == before
-
-
-@pytest.mark.slow("acceptance/test_bench.py::test_the_server_is_as_it_was_and_all_was_delivered")
 @pytest.mark.parametrize("may", ["NOCREATEDB", "CREATEDB"])
 async def test_whom_the_server_refuses_is_told_what_it_takes(
     server: EmbeddedPostgres, asking: asyncpg.Connection, may: str
@@ -142,6 +129,27 @@ async def test_whom_the_server_refuses_is_told_what_it_takes(
     before = await asking.fetchrow(BESIDES)
     _, said = bench(server.dsn(f"{may}_user".lower()), code=1)
     assert "connect as a superuser, or with CREATEDB, and CREATEROLE where roles are missing" in said
+    assert await asking.fetchrow(BESIDES) == before
+
+
+@pytest.mark.slow("acceptance/test_bench.py::test_what_is_stopped_in_the_middle_leaves_nothing")
+async def test_roles_that_another_database_came_to_use_stay(
+    server: EmbeddedPostgres, asking: asyncpg.Connection
+) -> None:
+    before = await asking.fetchrow(BESIDES)
+    await asking.execute("CREATE DATABASE charges")
+    with benching(server.dsn(), "--seconds", "60") as process:
+        await until_found(lambda: inserting(server))
+        await schema.migrate(server.dsn(database="charges"))
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate()
+    assert "another database has come to use these roles, which stay: webhook_admin, webhook_api" in said
+    await schema.migrate(server.dsn(database="charges"))
+    await asking.execute("DROP DATABASE charges")
+    await asking.execute(
+        "DROP ROLE webhook_admin, webhook_api, webhook_console, webhook_dispatcher, webhook_observer, "
+        "webhook_owner, webhook_producer"
+    )
     assert await asking.fetchrow(BESIDES) == before
 
 
@@ -157,3 +165,16 @@ async def test_a_database_of_that_name_that_is_somebody_elses_stays(
         )
     finally:
         await asking.execute("DROP DATABASE webhook_bench")
+
+
+@pytest.mark.slow("acceptance/test_bench.py::test_the_server_is_as_it_was_and_all_was_delivered")
+async def test_roles_that_are_there_keep_their_members(
+    server: EmbeddedPostgres, asking: asyncpg.Connection
+) -> None:
+    """As who is a member of webhook_owner by a group: migrating makes it one by itself as well."""
+    await schema.migrate(server.dsn())
+    await asking.execute("CREATE ROLE a_group; GRANT webhook_owner TO a_group WITH ADMIN OPTION")
+    await asking.execute('CREATE ROLE "an O\'Brien" LOGIN CREATEDB CREATEROLE IN ROLE a_group')
+    before = await asking.fetchrow(BESIDES)
+    bench(server.dsn("an O'Brien"))
+    assert await asking.fetchrow(BESIDES) == before

@@ -18,6 +18,7 @@ from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import MAY_NOT, StatementRefused, UserError
 from webhook_dispatcher.domain.signing import KEY_BYTES
 from webhook_dispatcher.settings import load_settings
+from webhook_dispatcher.storage.connection import translated
 
 PASSED_ON = ("WEBHOOK_PROCESSES", "WEBHOOK_DATABASE_TLS")
 """Of our environment: nothing that could lead to another database."""
@@ -48,7 +49,8 @@ def bench(
     given = session_of(context).environ
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            figures = runner.run(_bench(given, database_url, seconds))
+            with translated():
+                figures = runner.run(_bench(given, database_url, seconds))
         except StatementRefused as error:
             if error.sqlstate != MAY_NOT:
                 raise

@@ -17,7 +17,6 @@ from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.program_process import ProgramProcess
 from webhook_dispatcher.local.receiver import Receiver
 from webhook_dispatcher.local.scratch import scratch_dir
-from webhook_dispatcher.storage.connection import translated
 
 MERCHANTS, WRITERS, RATE, OBJECT_BYTES = 500, 16, 100, 1_000
 LOOK_SECONDS, PATIENCE_SECONDS = 0.02, 300
@@ -62,8 +61,7 @@ class Load:
                     return
                 await self._insert(connection)
 
-        with translated():
-            await asyncio.gather(*itertools.starmap(write, enumerate(self._connections)))
+        await asyncio.gather(*itertools.starmap(write, enumerate(self._connections)))
         return time.monotonic() - start
 
     async def _insert(self, connection: asyncpg.Connection) -> None:

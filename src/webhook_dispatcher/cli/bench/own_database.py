@@ -13,15 +13,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused, UserError
+from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.storage import inventory, schema
-from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.connection import connect
 
 NAME = "webhook_bench"
 MADE_BY = "made by webhook-dispatcher bench; before: "
 PATIENCE = timedelta(minutes=2)
-IN_USE = "2BP01"
-"""The SQLSTATE of a role on which something in another database depends."""
 COMMENT = "SELECT coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database WHERE datname = $1"
 OWNERS = """
 SELECT quote_ident(member.rolname) FROM pg_auth_members JOIN pg_roles AS member ON member.oid = member
@@ -37,23 +35,20 @@ async def own_database(
     """Have a migrated database, its URL and a connection to it, while entered; dsn: to any of the server."""
     own = located(dsn)
     async with connected(dsn) as outside:
-        with translated():
-            comment = await outside.fetchval(COMMENT, NAME)
+        comment = await outside.fetchval(COMMENT, NAME)
         if comment is not None:
             if not comment.startswith(MADE_BY):
                 raise UserError(f"there is a database {NAME} already: drop it, if it is nobody's")
             tell(f"removing what a killed run left: the database {NAME} and the roles that it made")
             await _remove(dsn, outside, json.loads(comment.removeprefix(MADE_BY)), tell)
         before = await _roles(dsn, outside)
-        with translated():
-            await outside.execute(f"CREATE DATABASE {NAME} TEMPLATE template0")
+        await outside.execute(f"CREATE DATABASE {NAME} TEMPLATE template0")
     try:
         async with connected(own) as inside:
             if await inside.fetchval("SELECT current_database()") != NAME:
                 raise ConfigurationError("--database-url: names the database among its options")
             said = (MADE_BY + json.dumps(before)).replace("'", "''")
-            with translated():
-                await inside.execute(f"COMMENT ON DATABASE {NAME} IS '{said}'")
+            await inside.execute(f"COMMENT ON DATABASE {NAME} IS '{said}'")
             await schema.migrate(own)
             yield own, inside
     finally:
@@ -78,27 +73,21 @@ async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 
 async def _roles(dsn: str, outside: asyncpg.Connection) -> dict[str, list[str]]:
     roles = await inventory.read_roles(dsn)
-    with translated():
-        return {"roles": roles, "owners": [row[0] for row in await outside.fetch(OWNERS)]}
+    return {"roles": roles, "owners": [row[0] for row in await outside.fetch(OWNERS)]}
 
 
 async def _remove(
     dsn: str, outside: asyncpg.Connection, before: dict[str, list[str]], tell: Callable[[str], None]
 ) -> None:
     """Drop the database, which Postgres refuses while it is used, and leave roles as they were before."""
-    with translated():
-        await outside.execute(f"DROP DATABASE IF EXISTS {NAME}")
+    await outside.execute(f"DROP DATABASE IF EXISTS {NAME}")
     made = [role for role in await inventory.read_roles(dsn) if role not in before["roles"]]
     try:
-        with translated():
-            if made:
-                await outside.execute(f"DROP ROLE {', '.join(made)}")
-    except StatementRefused as error:
-        if error.sqlstate != IN_USE:
-            raise
+        if made:
+            await outside.execute(f"DROP ROLE {', '.join(made)}")
+    except asyncpg.DependentObjectsStillExistError:
         tell(f"another database has come to use these roles, which stay: {', '.join(made)}")
         return
     now = await _roles(dsn, outside)
     for owner in Counter(now["owners"]) - Counter(before["owners"]):
-        with translated():
-            await outside.execute(f"REVOKE webhook_owner FROM {owner}")
+        await outside.execute(f"REVOKE webhook_owner FROM {owner}")
