@@ -45,10 +45,10 @@ async def asking(server: EmbeddedPostgres) -> AsyncIterator[asyncpg.Connection]:
 
 @contextmanager
 def benching(dsn: str, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "webhook_dispatcher", "bench", "--json", *options]
+    command = [sys.executable, "-m", "webhook_dispatcher", "bench", "--json", "--database-url", dsn, *options]
     with subprocess.Popen(
         command,
-        env=environment({}) | {"BENCH_DATABASE_URL": dsn},
+        env=environment({}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
