@@ -49,6 +49,7 @@ def terminal(folder: Path, environ: Mapping[str, str], log: Path) -> Iterator[su
             os.killpg(process.pid, 15)
 
 
+@pytest.mark.timeout(2 * INSTALLING)
 @pytest.mark.slow(
     "acceptance/test_listen.py::test_a_request_is_forwarded_as_it_came_and_answered_as_its_receiver_answers"
 )
