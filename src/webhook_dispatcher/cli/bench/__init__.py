@@ -11,7 +11,7 @@ import uvloop
 
 from webhook_dispatcher.app import signals
 from webhook_dispatcher.cli.bench.figures import Figures, measure
-from webhook_dispatcher.cli.bench.own_database import located, own_database
+from webhook_dispatcher.cli.bench.own_database import NAME, located, own_database
 from webhook_dispatcher.cli.options import AsJson
 from webhook_dispatcher.cli.output import print_facts, print_json
 from webhook_dispatcher.cli.session import session_of
@@ -81,6 +81,7 @@ async def _bench(given: Mapping[str, str], database_url: str, seconds: int) -> F
     # Until all is taken away again: a second signal must not leave half of it behind.
     with signals.obeyed(stopped.set, lambda: None):
         async with own_database(settings.database_dsn(), _tell) as (dsn, asking):
+            _tell(f"measuring in {NAME}, for some {3 * seconds} s; Ctrl-C ends it, and nothing is left")
             measuring = asyncio.create_task(measure(dsn, asking, settings.keyring(), seconds, environ))
             waiting = asyncio.create_task(stopped.wait())
             await asyncio.wait((measuring, waiting), return_when=asyncio.FIRST_COMPLETED)
