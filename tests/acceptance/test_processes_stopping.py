@@ -45,7 +45,7 @@ async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
     await installation.configure(*MERCHANTS)
     for merchant_id in MERCHANTS:
         installation.receiver.behave(merchant_id, Behaviour(hangs=True), Behaviour())
-    supervisor = await start_processes(installation, PROCESSES, **PATIENT)
+    supervisor = await start_processes(installation, PROCESSES, LOG_SUCCESSES="0", **PATIENT)
     folder = metrics_folder_of(supervisor)
     assert folder.exists()
     sent = await installation.emit_each(MERCHANTS, 3)
@@ -62,6 +62,8 @@ async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
     stopped = supervisor.log("daemon.stopped")
     assert sorted(entry["process"] for entry in stopped) == [1, 2]
     assert {(entry["unwritten"], entry["lanes"]) for entry in stopped} == {(0, 0)}
+    assert sum(entry.get("left_out", 0) for entry in supervisor.log()) == len(MERCHANTS)
+    assert supervisor.log("delivery.attempted") == []
     assert await installation.has_no_leases()
     assert len(installation.receiver.arrivals) == len(MERCHANTS)
     assert await installation.count("state = 'delivered' AND attempts = 1") == len(MERCHANTS)

@@ -62,7 +62,7 @@ async def test_a_terminal_that_closes_lets_requests_in_flight_end(
     """So does an image whose stop signal is SIGQUIT. A shell sends SIGHUP again: that is no impatience."""
     await installation.configure("m1")
     installation.receiver.behave("m1", HANGS)
-    daemon = await installation.start(**PATIENT)
+    daemon = await installation.start(LOG_SUCCESSES="0", **PATIENT)
     event = await installation.emit("m1")
     await installation.arrived(1)
     daemon.process.send_signal(number)
@@ -71,6 +71,8 @@ async def test_a_terminal_that_closes_lets_requests_in_flight_end(
     installation.receiver.answer_hanging("m1")
     assert await daemon.ended() == 0
     await installation.settled(event.id, "delivered", 1)
+    [stopped] = daemon.log("daemon.stopped")
+    assert (daemon.log("delivery.attempted"), stopped["left_out"]) == ([], 1)
 
 
 async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(installation: Installation) -> None:

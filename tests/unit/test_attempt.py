@@ -195,6 +195,14 @@ async def test_one_line_tells_all_and_nothing_that_is_secret() -> None:
     assert "v1=" not in str(line)
 
 
+async def test_failures_are_warnings_and_successes_are_not() -> None:
+    harness = AttempterHarness(Answer(200), Answer(500), FAILURE)
+    with capture_logs() as logs:
+        for seq in range(3):
+            await harness.attempt(make_event(seq))
+    assert [line["log_level"] for line in logs] == ["info", "warning", "warning"]
+
+
 async def test_attempts_are_counted() -> None:
     harness = AttempterHarness(Answer(200), FAILURE)
     await harness.attempt(make_event(5))

@@ -34,7 +34,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.unconfigured_hold == timedelta(days=1)
     assert (settings.suspend_after, settings.suspension_interval) == (None, timedelta(hours=1))
     assert settings.ops_address == "127.0.0.1:9464"
-    assert (settings.log_format, settings.log_level) == (None, "info")
+    assert (settings.log_format, settings.log_level, settings.log_successes) == (None, "info", 1)
     assert settings.shutdown_grace == timedelta(seconds=12)
     assert settings.failing_after == timedelta(hours=1)
     assert settings.retention == timedelta(days=30)
@@ -65,6 +65,7 @@ def test_given_values_are_read() -> None:
             "WEBHOOK_EGRESS_ALLOW_HTTP": "true",
             "WEBHOOK_EGRESS_DENY_NETWORKS": "198.41.0.0/24, 2a00::/32",
             "WEBHOOK_LOG_LEVEL": "DEBUG",
+            "WEBHOOK_LOG_SUCCESSES": "0.01",
             "WEBHOOK_INSTALLATION": "prod_eu-1.a",
             "WEBHOOK_OPS_ADDRESS": "[::1]:0",
         }
@@ -76,7 +77,7 @@ def test_given_values_are_read() -> None:
     assert settings.egress_allow_hosts == {"receiver.internal", "localhost"}
     assert settings.egress_policy().allow_http
     assert settings.egress_policy().deny_networks == (ip_network("198.41.0.0/24"), ip_network("2a00::/32"))
-    assert settings.log_level == "debug"
+    assert (settings.log_level, settings.log_successes) == ("debug", 0.01)
     assert settings.installation == "prod_eu-1.a"
 
 
@@ -215,6 +216,9 @@ MALFORMED = [
     ("OPS_ADDRESS", "::1:9464", "host:port"),
     ("LOG_FORMAT", "xml", "one of json, console"),
     ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
+    ("LOG_SUCCESSES", "1.01", "number from 0 to 1, such as 0.01"),
+    ("LOG_SUCCESSES", "nan", "number from 0 to 1"),
+    ("LOG_SUCCESSES", "1%", "number from 0 to 1"),
     ("SHUTDOWN_GRACE", "12", "write PT12S"),
     ("FAILING_AFTER", "PT59S", "from PT1M to P365D"),
     ("RETENTION", "PT1H", "from P1D to P3650D"),

@@ -85,7 +85,7 @@ def run(
     """
     if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
         ask()
-    logs.configure(settings.log_format, settings.log_level, sys.stderr)
+    logs.configure(settings.log_format, settings.log_level, sys.stderr, settings.log_successes)
     machine.raise_open_files(settings.max_lanes)
     with ExitStack() as stack:
         if embedded:
@@ -112,7 +112,7 @@ def run_child(settings: Settings, number: int, line: socket.socket, supervisor_p
     # Asked for here and not between fork and exec: the supervisor may have threads, which fork does not copy.
     if (ask := death_signal(supervisor_pid, signal.SIGTERM)) is not None:
         ask()
-    logs.configure(settings.log_format, settings.log_level, sys.stderr)
+    logs.configure(settings.log_format, settings.log_level, sys.stderr, settings.log_successes)
     _bind(settings, process=number)
     merging.share(number)
     clock = SystemClock()

@@ -196,7 +196,7 @@ class Attempter:
         counter, histogram = self._metrics.attempts_by[outcome, event.trigger]
         counter.inc()
         histogram.observe(attempt.duration_ms / 1000)
-        self._log.info(
+        (self._log.info if outcome is Outcome.DELIVERED else self._log.warning)(
             "delivery.attempted",
             merchant_id=event.merchant_id,
             event_id=str(event.id),

@@ -111,6 +111,9 @@ class Settings(BaseSettings):
     """How lines of the log are written."""
     log_level: Annotated[str, forms.choice("debug", "info", "warning", "error")] = "info"
     """Lines of the log that are less severe are left out."""
+    log_successes: Annotated[float, forms.SHARE] = 1.0
+    """The share of attempts that delivered which the log tells one by one; the line that comes next says how
+    many were left out (`left_out`)."""
     shutdown_grace: Annotated[timedelta, forms.duration("PT0S", "PT1H")] = timedelta(seconds=12)
     """How long a stopping process waits for requests in flight and their records."""
     retention: Annotated[timedelta, forms.duration("P1D", "P3650D")] = timedelta(days=30)

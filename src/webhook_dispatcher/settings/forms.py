@@ -79,6 +79,13 @@ def whole_number(low: int, high: int, *words: str) -> Form:
     return Form(check, shape=shape)
 
 
+def share(text: str) -> float:
+    """Read a decimal fraction from 0 to 1."""
+    if not re.fullmatch(r"(0|1)(\.[0-9]{1,9})?", text) or float(text) > 1:
+        raise ValueError(f"must be a number from 0 to 1, such as 0.01, not {text!r}")
+    return float(text)
+
+
 def choice(*choices: str) -> Form:
     """Read one of a few words."""
 
@@ -284,6 +291,7 @@ NETWORKS = text(listed(_network), "networks, separated by commas")
 HOSTS = text(lambda text: frozenset(listed(_host)(text.lower())), "host names, separated by commas")
 NAMESERVERS = text(listed(_nameserver), "`address:port`, or several, separated by commas")
 EGRESS_PROXY = text(egress_proxy, "`http://[user:password@]host:port`")
+SHARE = text(share, "number from 0 to 1")
 BOOLEAN = text(boolean, "`true` or `false`")
 CA_FILE = text(ca_file, "path of a file")
 PATH = text(Path, "path")

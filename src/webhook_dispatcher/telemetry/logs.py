@@ -21,6 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.telemetry.log_stream import writer_to
+from webhook_dispatcher.telemetry.sampling import Sampling
 from webhook_dispatcher.telemetry.throttle import Throttle
 
 MASKED = frozenset(
@@ -40,8 +41,13 @@ MASKED = frozenset(
 MASK = "(hidden)"
 
 
-def configure(log_format: Literal["json", "console"] | None, log_level: str, stream: TextIO) -> None:
-    """Send all logs to a stream; without a format, console on a terminal and JSON elsewhere."""
+def configure(
+    log_format: Literal["json", "console"] | None, log_level: str, stream: TextIO, successes: float = 1.0
+) -> None:
+    """Send all logs to a stream; without a format, console on a terminal and JSON elsewhere.
+
+    successes: the share of lines about attempts that delivered which is written (sampling.py).
+    """
     level = logging.getLevelNamesMapping()[log_level.upper()]
     console = log_format == "console" or (log_format is None and stream.isatty())
     shared: list[Processor] = [
@@ -62,7 +68,8 @@ def configure(log_format: Literal["json", "console"] | None, log_level: str, str
 
     write = writer_to(stream, say_dropped)
     structlog.configure(
-        processors=[Throttle(time.monotonic), *shared, *rendering],
+        # A line that the throttle drops must not take the count of those left out with it.
+        processors=[Throttle(time.monotonic), Sampling(successes), *shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _Lines(write),
         cache_logger_on_first_use=True,
