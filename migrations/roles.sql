@@ -6,6 +6,13 @@ SET lock_timeout = '5s';
 SET statement_timeout = '1min';
 
 DO $$
+BEGIN
+    -- Citus would send all that follows to its workers, as webhook_owner, which may not log in.
+    PERFORM set_config('citus.enable_ddl_propagation', 'off', false)
+    FROM pg_extension WHERE extname = 'citus';
+END
+$$;
+DO $$
 DECLARE
     wanted record;
 BEGIN

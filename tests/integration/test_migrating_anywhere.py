@@ -83,3 +83,41 @@ async def test_a_migration_makes_the_same_schema_under_all_awkward_values(
         owner = await database.connect()
         await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
         await owner.close()
+
+
+CITUS = """
+INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+VALUES (1, 'citus', 10, 'pg_catalog'::regnamespace, false, '13.2-1');
+CREATE FUNCTION public.propagate() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('citus.enable_ddl_propagation') <> 'off' THEN
+        RAISE EXCEPTION '% was sent to the workers', tg_tag;
+    END IF;
+END
+$$;
+CREATE EVENT TRIGGER citus ON ddl_command_end EXECUTE FUNCTION public.propagate();
+"""
+"""Stands in for Citus, which Debian lacks: the extension by name, and any change sent to workers fails."""
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_nothing_of_a_migration_is_sent_to_the_workers_of_citus(
+    database: Database, by_hand: bool
+) -> None:
+    name = f"{database.name}_citus"
+    dsn = database.server.dsn("postgres", name)
+    superuser = await database.connect()
+    await superuser.execute(f"CREATE DATABASE {name}")
+    await superuser.execute(f"ALTER DATABASE {name} SET citus.enable_ddl_propagation = 'on'")
+    try:
+        of_citus = await asyncpg.connect(dsn)
+        await of_citus.execute(CITUS)
+        if by_hand:
+            await of_citus.execute(schema.migration_sql())
+        else:
+            await schema.migrate(dsn, ChosenIndexes(feed=True))
+        await of_citus.close()
+        assert await definitions(dsn)
+    finally:
+        await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await superuser.close()

@@ -42,6 +42,13 @@ CLOSE_TIMEOUT = timedelta(seconds=1)
 AS_THE_SERVER_DOES: Mapping[str, str] = {}
 """For sessions that ask seldom: the planner's settings stay the server's."""
 
+# Citus would send each change to its workers, as webhook_owner, which may not log in there.
+AS_OWNER = """
+SET ROLE webhook_owner;
+SET search_path = pg_catalog, pg_temp;
+SELECT set_config('citus.enable_ddl_propagation', 'off', false) FROM pg_extension WHERE extname = 'citus'
+"""
+
 _REFUSED_PARAMETER = re.compile(r"unsupported startup parameter:? (\S+)")
 
 _UNAVAILABLE = (
@@ -128,7 +135,7 @@ async def connect_as_owner(dsn: str, command_timeout: timedelta) -> asyncpg.Conn
     )
     try:
         with translated():
-            await connection.execute("SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp")
+            await connection.execute(AS_OWNER)
     except BaseException:
         await connection.close()
         raise
