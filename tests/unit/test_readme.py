@@ -13,6 +13,7 @@ from webhook_dispatcher.domain.command import COMMANDS, Code
 from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.settings.fields import variable
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,11 @@ GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 DECISIONS = ROOT / "docs" / "adr"
 SCHEMA = "3. SQL: schema `webhook`, in the charge service's own database"
 PERFORMANCE = (ROOT / "docs" / "evaluate" / "performance.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+ROLES = (ROOT / "migrations" / "roles.sql").read_text(encoding="utf-8")
+SETTINGS = {variable(name) for name in Settings.model_fields}
+MADE_UP = {"WEBHOOK_X", "WEBHOOK_X_FILE", "WEBHOOK_URL"}
+"""Any setting that may stand in a file, and the address in an example for merchants."""
 DOCUMENTS = sorted(
     [
         *ROOT.glob("*.md"),
@@ -50,6 +56,11 @@ _INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TITLED = r"\[([^\]]+)\]\(([^)]+)\)"
 _INVARIANT = re.compile(r"\bI([1-9]\d?)\b")
+_DESCRIBED = re.compile(r"^### (.+)\n((?:(?!^###).*\n)*)", re.MULTILINE)
+# Keys are derived from a text that begins with the program's name, too.
+_COMMAND = re.compile(
+    r"(?:\$ |`)webhook-dispatcher (?!signing secret)((?:[a-z][a-z-]*)(?: [a-z][a-z-]*\b(?!=))?)([^`#|\n]*)"
+)
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 
@@ -101,6 +112,21 @@ def test_links_lead_somewhere(document: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_settings_metrics_roles_and_commands_that_a_document_names_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for name in set(re.findall(r"\bWEBHOOK_[A-Z_]*[A-Z]\b(?!_)", text)) - MADE_UP:
+        assert {name, name.removesuffix("_FILE")} & SETTINGS, f"{name}: no such setting"
+    names = set(re.findall(r"\bwebhook_[a-z_]*[a-z]\b(?!_)", text))
+    assert names <= {*re.findall(r"'(webhook_\w+)'", ROLES), *re.findall(r"`(webhook_\w+)", REFERENCE)}
+    commands = dict(_DESCRIBED.findall(section(REFERENCE, "Command line")))
+    for words, options in _COMMAND.findall(text):
+        command = words if words in commands else words.split()[0]
+        assert command in commands, f"{words}: no such command"
+        for option in re.findall(r"(?<=\s)--[a-z-]+", options):
+            assert option in commands[command], f"{command} has no {option}"
 
 
 def test_the_index_lists_every_decision_by_its_title() -> None:
