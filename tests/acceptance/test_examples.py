@@ -70,7 +70,14 @@ def python(examples: Path) -> Path:
 
     def make(folder: Path) -> None:
         install([sys.executable, "-m", "venv", folder], examples)
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--require-hashes"]
+        pip: list[str | Path] = [
+            folder / "bin" / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+        ]
         install([*pip, "--requirement", lock], examples)
 
     return installed(f"{examples.name}-python", lock, make) / "bin" / "python"
