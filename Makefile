@@ -244,7 +244,7 @@ $(DOCS_READY): docs/requirements.lock | $(READY)
 docs: $(READY) $(DOCS_READY) ## Build the site in build/site; every link and anchor must lead somewhere
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
-reference: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
+reference: $(READY) ## Write docs/reference.md, and the tree in docs/internals/architecture.md, from the code
 	@$(PYTHON) -m docs.reference
 	@$(PYTHON) -m docs.tree
 

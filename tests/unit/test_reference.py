@@ -38,13 +38,26 @@ def test_file_is_what_the_code_says() -> None:
     assert reference.main(["--check"]) == 0, "run make reference"
 
 
-def test_a_tree_that_lacks_a_file_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tree_that_lacks_a_folder_is_out_of_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "architecture.md"
     lines = tree.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
-    file.write_text("".join(line for line in lines if " recorder.py " not in line), encoding="utf-8")
+    file.write_text("".join(line for line in lines if " control/ " not in line), encoding="utf-8")
     assert (tree.main(["--check"], file), tree.main([], file)) == (1, 0)
     assert file.read_text(encoding="utf-8") == "".join(lines), "the page that is there is what is made"
-    assert capsys.readouterr().err == "The tree in docs/architecture.md is out of date: run make reference\n"
+    assert (
+        capsys.readouterr().err
+        == "The tree in docs/internals/architecture.md is out of date: run make reference\n"
+    )
+
+
+def test_every_file_is_drawn_where_a_page_asks_for_it() -> None:
+    drawn = tree.on_page_markdown(f"a\n{tree.DRAWN_HERE}\nb")
+    assert tree.tree(with_files=True) in drawn
+    assert re.search(r"^ {4}recorder\.py +Writes outcomes", drawn, re.MULTILINE)
+    page = tree.FILE.with_name("files.md").read_text(encoding="utf-8")
+    assert tree.DRAWN_HERE in page
 
 
 def test_a_file_that_differs_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
