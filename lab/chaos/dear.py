@@ -1,4 +1,4 @@
-"""The dearest connection that a receiver can choose and is served on all the same (docs/security.md)."""
+"""The dearest connection that a receiver can choose and is still served on (security/not-covered.md)."""
 
 import ssl
 from collections.abc import Sequence

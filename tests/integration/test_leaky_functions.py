@@ -83,7 +83,7 @@ WHERE
 ORDER BY view.oid, attnum
 """
 SAMPLED = "webhook.console_"
-"""Views of which the planner may show what statistics hold, to who may make operators: docs/security.md."""
+"""Of these the planner may show what statistics hold, to who may make operators: security/not-covered.md."""
 LOGINS = "SELECT rolname FROM pg_roles WHERE starts_with(rolname, 'webhook_') AND rolcanlogin"
 ROLES = (
     *("webhook_producer", "webhook_admin", "webhook_observer", "webhook_dispatcher"),

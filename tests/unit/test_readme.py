@@ -36,7 +36,9 @@ RECIPES = (
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix not in ("", ".md")]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
-GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+INTERNALS = ROOT / "docs" / "internals"
+GUARANTEES = (INTERNALS / "guarantees.md").read_text(encoding="utf-8")
+PROMISES = (INTERNALS / "promises.md").read_text(encoding="utf-8")
 DECISIONS = ROOT / "docs" / "adr"
 SCHEMA = "3. SQL: schema `webhook`, in the charge service's own database"
 PERFORMANCE = (ROOT / "docs" / "evaluate" / "performance.md").read_text(encoding="utf-8")
@@ -150,7 +152,7 @@ def test_every_invariant_that_is_named_is_stated_with_tests_that_exist() -> None
     named = {number for file in code for number in _INVARIANT.findall(file.read_text(encoding="utf-8"))}
     assert "10" in named
     assert named <= {number for number, *_ in rows}
-    assert set(re.findall(r"\btest_\w+\.py\b", GUARANTEES)) <= {file.name for file in code}
+    assert set(re.findall(r"\btest_\w+\.py\b", GUARANTEES + PROMISES)) <= {file.name for file in code}
 
 
 def test_ci_runs_on_every_python_that_is_declared_and_no_other() -> None:
@@ -229,9 +231,9 @@ def test_the_changelog_names_the_version_of_the_schema() -> None:
 
 
 def test_tests_that_hold_attacks_are_there() -> None:
-    """In docs/security.md a name stands for a test, or for all of a file."""
-    attacks = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+(?:\.py)?)`", section(attacks, "What an outsider tried")))
+    """In docs/security/attacks.md a name stands for a test, or for all of a file."""
+    attacks = (ROOT / "docs" / "security" / "attacks.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+(?:\.py)?)`", attacks))
     files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     there = {
         name for text in files.values() for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.M)
