@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -20,11 +19,7 @@ func change(ctx context.Context, conn *pgx.Conn, id, status string) error {
 			return err
 		}
 		shown := map[string]string{"id": id, "status": status} // all that GET /v1/charges/{id} answers
-		object, err := json.Marshal(shown)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, tell, merchant, "charge."+status, object)
+		_, err := tx.Exec(ctx, tell, merchant, "charge."+status, shown)
 		return err
 	})
 }
