@@ -1,4 +1,4 @@
-"""Scenario of costs: what an event asks of the daemon and of Postgres, for docs/scaling.md."""
+"""Scenario of costs: what an event asks of the daemon and of Postgres, for docs/operate/scaling.md."""
 
 import time
 from collections.abc import Callable

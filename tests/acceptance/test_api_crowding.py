@@ -33,7 +33,7 @@ UNLIMITED = {"API_LIMITS": "key=0/PT1M client=0/PT1M address=0/PT1M"}
 
 @pytest.fixture(scope="module")
 def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
-    """As everywhere, with as many connections for the API as docs/pgbouncer.md asks for."""
+    """As everywhere, with as many connections for the API as docs/operate/pgbouncer.md asks for."""
     with pooler_if_asked(postgres.dsn(), pool_size=10) as started:
         yield started
 

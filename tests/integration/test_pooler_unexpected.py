@@ -35,7 +35,7 @@ EVERYTHING = ",".join(session_settings("", PATIENCE))
 
 @pytest.fixture(scope="module", autouse=True)
 def time_to_open(schema_only: Database) -> Iterator[None]:
-    """What opens a transaction through a pooler has the role's time-out (docs/server-settings.md)."""
+    """What opens a transaction through a pooler has the role's time-out (docs/operate/server-settings.md)."""
     role = f"ALTER ROLE webhook_dispatcher IN DATABASE {schema_only.name}"
     asyncio.run(execute(schema_only.server, f"{role} SET statement_timeout = '60s'"))
     yield

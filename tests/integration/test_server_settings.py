@@ -1,6 +1,6 @@
 """Whatever an administrator has set by server or role: a daemon, its commands and a migration work.
 
-docs/server-settings.md has a line for each of these settings.
+docs/operate/server-settings.md has a line for each of these settings.
 """
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""docs/server-settings.md lists what our sessions set and what the tests try, no more and no less."""
+"""docs/operate/server-settings.md lists what our sessions set and what the tests try, no more and no less."""
 
 import re
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """What the sessions of the daemon and of its commands set for themselves.
 
 An administrator may have set anything by server, database or role; what we depend on is set here, and wins.
-docs/server-settings.md lists the settings that matter, those too that are left as they are.
+docs/operate/server-settings.md lists the settings that matter, those too that are left as they are.
 """
 
 from collections.abc import Mapping
