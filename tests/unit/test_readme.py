@@ -39,7 +39,7 @@ SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if pat
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 INTERNALS = ROOT / "docs" / "internals"
 GUARANTEES = (INTERNALS / "guarantees.md").read_text(encoding="utf-8")
-PROMISES = (INTERNALS / "promises.md").read_text(encoding="utf-8")
+PROMISES = "".join((INTERNALS / name).read_text(encoding="utf-8") for name in ("promises.md", "changes.md"))
 DECISIONS = ROOT / "docs" / "adr"
 SCHEMA = "3. SQL: schema `webhook`, in the charge service's own database"
 PERFORMANCE = (ROOT / "docs" / "evaluate" / "performance.md").read_text(encoding="utf-8")
