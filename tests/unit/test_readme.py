@@ -102,6 +102,23 @@ def test_the_ratios_of_the_readme_were_measured(rival: str) -> None:
     assert tuple(map(float, said)) == (round(least / their_most, 1), round(most / their_least, 1))
 
 
+def test_the_sizes_of_logs_are_what_scaling_has_measured() -> None:
+    scaling = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    rows = [
+        int(size.replace(",", ""))
+        for size in re.findall(r"`\w+_log` with its indexes, bytes \| ([\d,]+)", scaling)
+    ]
+    sizing = (ROOT / "docs" / "operate" / "sizing.md").read_text(encoding="utf-8")
+    [rates] = re.findall(r"all day \| idle \| (.*) \|", sizing)
+    [sizes] = re.findall(r"a day \| \| (\d.*) \|\n\| the same", sizing)
+    units = {"GB": 1e9, "TB": 1e12}
+    for rate, size in zip(rates.split(" | "), sizes.split(" | "), strict=True):
+        number, unit = size.split()
+        assert float(number) * units[unit] == pytest.approx(
+            int(rate.replace(",", "")) * 86_400 * sum(rows), rel=0.02
+        )
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
     broken = []
