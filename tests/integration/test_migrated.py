@@ -33,13 +33,30 @@ def server() -> Iterator[EmbeddedPostgres]:
         yield started
 
 
-def migrate(server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
+def migrate(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], *options: str, user: str = "postgres"
+) -> list[str]:
     """Migrate as the command line does, and return its lines."""
-    environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres"), "WEBHOOK_INSTALLATION": "prod-eu1"}
+    environ = {"WEBHOOK_DATABASE_URL": server.dsn(user), "WEBHOOK_INSTALLATION": "prod-eu1"}
     assert main(["migrate", *options], CliContext(environ)) == 0
     out, err = capsys.readouterr()
     assert err == ""
     return out.splitlines()
+
+
+def test_a_user_who_makes_roles_and_a_schema_migrates_and_daemons_make_days(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No superuser: what docs/operate/managed-postgres.md says of managed servers."""
+    dsn = server.dsn("postgres")
+    asyncio.run(execute(dsn, "CREATE ROLE managed LOGIN CREATEROLE"))
+    asyncio.run(execute(dsn, "GRANT CREATE ON DATABASE postgres TO managed"))
+    migrate(server, capsys, "--feed-index", user="managed")
+    partitions = asyncio.run(fetchval(dsn, COUNT_PARTITIONS))
+    asyncio.run(make_partitions(server))
+    assert asyncio.run(fetchval(dsn, COUNT_PARTITIONS)) > partitions
+    done = migrate(server, capsys, user="managed")
+    assert done == ["nothing was to be done", "the schema is up to date"]
 
 
 def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_done(
