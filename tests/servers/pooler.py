@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -61,20 +61,32 @@ class Pooler:
     """A pgbouncer that lives as long as this object is entered, on a socket in a folder of its own.
 
     pool_size: server connections for each user and database. ignored: as `ignore_startup_parameters` has it.
+    configuration: what its file says instead, with this port; files: what stands beside it.
     """
 
     def __init__(
-        self, server_dsn: str, *, pool_size: int = 2, mode: str = "transaction", ignored: str = ""
+        self,
+        server_dsn: str,
+        *,
+        pool_size: int = 2,
+        mode: str = "transaction",
+        ignored: str = "",
+        port: int = PORT,
+        configuration: str = CONFIGURATION,
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
         self._server = parse_qs(urlsplit(server_dsn).query)
         self._pool_size = pool_size
         self._mode = mode
         self._ignored = ignored
+        self._port = port
+        self._configuration = configuration
+        self._files = files or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def dsn(self, user: str = "webhook_dispatcher", database: str = "postgres") -> str:
         """Return the URL that leads through it."""
-        place = urlencode({"host": str(self._folder), "port": PORT})
+        place = urlencode({"host": str(self._folder), "port": self._port})
         return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?{place}"
 
     @property
@@ -107,10 +119,10 @@ class Pooler:
         self._folder = Path(tempfile.mkdtemp(prefix="webhook-pooler-"))
         configuration = self._folder / "pgbouncer.ini"
         configuration.write_text(
-            CONFIGURATION.format(
+            self._configuration.format(
                 host=self._server["host"][0],
                 port=self._server["port"][0],
-                listen_port=PORT,
+                listen_port=self._port,
                 folder=self._folder,
                 mode=self._mode,
                 pool_size=self._pool_size,
@@ -118,6 +130,8 @@ class Pooler:
             )
         )
         (self._folder / "users.txt").write_text("".join(f'"{role}" ""\n' for role in ROLES))
+        for name, text in self._files.items():
+            (self._folder / name).write_bytes(text)
         confinement.own(self._folder)
         with (self._folder / "pgbouncer.log").open("wb") as log:
             command = [*DIES_AT_ONCE, program, str(configuration)]
@@ -140,7 +154,7 @@ class Pooler:
         while True:
             with socket.socket(socket.AF_UNIX) as probe:
                 try:
-                    probe.connect(str(self._folder / f".s.PGSQL.{PORT}"))
+                    probe.connect(str(self._folder / f".s.PGSQL.{self._port}"))
                 except OSError:
                     if self._process.poll() is not None or time.monotonic() > ends:
                         raise RuntimeError(f"pgbouncer did not start:\n{self.log}") from None
