@@ -10,7 +10,7 @@ from tests.servers.awkward_settings import AWKWARD
 from webhook_dispatcher.storage.session import PLANNED_ONCE, SINCE_17, session_settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "server-settings.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "operate" / "server-settings.md").read_text(encoding="utf-8")
 EVERY = {*session_settings("", timedelta(0)), *SINCE_17} - {"application_name"}
 _ROW = re.compile(r"^\| (`.*)\|$", re.MULTILINE)
 _QUOTED = re.compile(r"`([^`]+)`")
