@@ -1,4 +1,4 @@
-"""The files of PgBouncer that docs/pgbouncer.md prints, in a delivery's way."""
+"""The files of PgBouncer that docs/operate/pgbouncer.md prints, in a delivery's way."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.servers.tls_gate import Gate
 pytestmark = pytest.mark.needs(
     find_pgbouncer() is not None, "pgbouncer is missing: apt-get install pgbouncer"
 )
-PAGE = (Path(__file__).parents[2] / "docs" / "pgbouncer.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "pgbouncer.md").read_text(encoding="utf-8")
 HERE = """
 listen_port = {listen_port}
 unix_socket_dir = {folder}

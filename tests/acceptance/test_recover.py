@@ -4,6 +4,8 @@ import asyncio
 import subprocess
 from datetime import timedelta
 
+import pytest
+
 from tests.acceptance.installation import Installation
 from tests.waiting import Yardstick, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -132,6 +134,29 @@ async def test_a_retry_shows_its_attempt_and_warns_of_a_pause(installation: Inst
     await installation.settled(event.id, "delivered", 3)
     forced = said(await command(installation, "deliveries", "retry", "--force", str(event.id)))
     assert forced[-1].startswith("attempt 4: delivered 20")
+
+
+@pytest.mark.slow(
+    "acceptance/test_recover.py::test_wrong_events_of_a_type_are_skipped_though_a_daemon_is_killed_and_the_others_arrive_in_order"
+)
+async def test_a_cut_over_sends_what_came_after_its_instant_and_nothing_from_before(
+    installation: Installation,
+) -> None:
+    """The day of docs/evaluate/moving.md: paused from the start, the other sender's events are given up."""
+    await installation.configure("m1")
+    await installation.owner.execute(
+        "UPDATE webhook.state SET paused = true"
+    )  # as `migrate --paused` leaves it
+    await installation.start()
+    sent_by_the_other = await installation.emit_each(["m1"], 3)
+    cut_over = await instant(installation)
+    ours = await installation.emit("m1")
+    assert said(await command(installation, "skip", "--all", "--before", cut_over, "--yes"))
+    assert said(await command(installation, "resume", "--all"))
+    await installation.settled(ours.id, "delivered", 1)
+    assert len(installation.receiver.of("m1")) == 1
+    for event in sent_by_the_other:
+        assert (await installation.delivery(event.id))["failed_reason"] == "skipped"
 
 
 async def test_the_first_migration_may_leave_everything_paused(installation: Installation) -> None:

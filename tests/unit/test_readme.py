@@ -103,7 +103,7 @@ def test_the_ratios_of_the_readme_were_measured(rival: str) -> None:
 
 
 def test_the_sizes_of_logs_are_what_scaling_has_measured() -> None:
-    scaling = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    scaling = (ROOT / "docs" / "operate" / "scaling.md").read_text(encoding="utf-8")
     rows = [
         int(size.replace(",", ""))
         for size in re.findall(r"`\w+_log` with its indexes, bytes \| ([\d,]+)", scaling)
