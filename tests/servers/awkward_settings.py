@@ -1,6 +1,6 @@
 """Values that an administrator may give to the server's settings, and that nobody here would choose.
 
-docs/operate/server-settings.md says what each does to us; `tests/integration/test_server_settings.py` shows it.
+docs/operate/server-settings.md says what each does to us; tests/integration/test_server_settings.py shows it.
 """
 
 from collections.abc import Mapping

@@ -32,8 +32,8 @@ def lower_priority() -> None:
 
     Three people at the console beside 500 events a second on two cores: the 99th percentile of lag was 1.14
     and 1.18 times that without them, and with this 1.04 and 1.07 (two rounds of `make bench-console`'s load).
-    It counts within one control group or session alone (docs/operate/console.md). A sandbox that forbids it leaves
-    the priority as it is.
+    It counts within one control group or session alone (docs/operate/console.md). A sandbox that forbids it
+    leaves the priority as it is.
     """
     with suppress(PermissionError):
         os.nice(NICENESS)
