@@ -55,6 +55,8 @@ def shortened(line: str) -> str:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Draw every file where a page asks for it. MkDocs calls this for each page."""
+    if DRAWN_HERE not in markdown:
+        return markdown
     return markdown.replace(DRAWN_HERE, f"{BEGIN}{tree(with_files=True)}{END}")
 
 
