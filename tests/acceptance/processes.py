@@ -5,8 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,23 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with these WEBHOOK_ settings and no others."""
     own = {name: text for name, text in os.environ.items() if not name.startswith("WEBHOOK_")}
     return own | {f"WEBHOOK_{name}": text for name, text in settings.items()}
+
+
+@contextmanager
+def command(*words: str, environ: Mapping[str, str], **how: Any) -> Iterator[subprocess.Popen[str]]:
+    """Run a command of ours until the end of the block; what it writes is read as text."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "webhook_dispatcher", *words],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        **how,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @dataclass

@@ -3,15 +3,14 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import asyncpg
 import pytest
 
-from tests.acceptance.processes import environment
+from tests.acceptance.processes import command, environment
 from tests.servers.database import own_server
 from tests.waiting import until_found
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -43,20 +42,9 @@ async def asking(server: EmbeddedPostgres) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
-@contextmanager
-def benching(dsn: str, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "webhook_dispatcher", "bench", "--json", "--database-url", dsn, *options]
-    with subprocess.Popen(
-        command,
-        env=environment({}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def benching(dsn: str, *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    words = ("bench", "--json", "--database-url", dsn, *options)
+    return command(*words, environ=environment({}), stderr=subprocess.PIPE)
 
 
 def bench(dsn: str, code: int = 0) -> tuple[Any, str]:
@@ -81,6 +69,16 @@ async def inserting(server: EmbeddedPostgres) -> bool:
         await connection.close()
 
 
+async def interrupted(server: EmbeddedPostgres, number: signal.Signals, code: int) -> str:
+    """Stop a run in the middle; return what it said."""
+    with benching(server.dsn(), "--seconds", "60") as process:
+        await until_found(lambda: inserting(server))
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert process.returncode == code, said
+    return said
+
+
 async def test_the_server_is_as_it_was_and_all_was_delivered(
     server: EmbeddedPostgres, asking: asyncpg.Connection
 ) -> None:
@@ -98,12 +96,7 @@ async def test_what_is_stopped_in_the_middle_leaves_nothing(
     server: EmbeddedPostgres, asking: asyncpg.Connection
 ) -> None:
     before = await asking.fetchrow(BESIDES)
-    with benching(server.dsn(), "--seconds", "60") as process:
-        await until_found(lambda: inserting(server))
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate()
-    assert process.returncode == 1
-    assert "stopped before the end; nothing is left of it" in said
+    assert "stopped before the end; nothing is left of it" in await interrupted(server, signal.SIGINT, 1)
     assert await asking.fetchrow(BESIDES) == before
 
 
@@ -112,9 +105,7 @@ async def test_what_a_killed_run_leaves_is_removed_by_the_next(
     server: EmbeddedPostgres, asking: asyncpg.Connection
 ) -> None:
     before = await asking.fetchrow(BESIDES)
-    with benching(server.dsn(), "--seconds", "60") as process:
-        await until_found(lambda: inserting(server))
-        process.kill()
+    await interrupted(server, signal.SIGKILL, -signal.SIGKILL)
     _, said = bench(server.dsn())
     assert "removing what a killed run left: the database webhook_bench and the roles that it made" in said
     assert await asking.fetchrow(BESIDES) == before

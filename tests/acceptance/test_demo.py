@@ -13,13 +13,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from tests.acceptance.console_people import browser
+from tests.acceptance.processes import command, environment
 from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.cli.demo import cast
 
@@ -29,23 +30,9 @@ ADDRESSES = {"WEBHOOK_API_ADDRESS": "127.0.0.1:0", "WEBHOOK_CONSOLE_ADDRESS": "1
 """Several demos run at once here."""
 
 
-@contextmanager
-def demo(folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {
-        name: text for name, text in os.environ.items() if not name.startswith(("WEBHOOK_", "DEMO_"))
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "webhook_dispatcher", "demo"],
-        env={**environment, "TMPDIR": str(folder), **ADDRESSES, **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def demo(folder: Path, **variables: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    environ = {**environment({}), "TMPDIR": str(folder), **ADDRESSES, **variables}
+    return command("demo", environ=environ, stderr=subprocess.STDOUT)
 
 
 def processes_in(folder: Path) -> list[str]:
@@ -80,8 +67,8 @@ def test_a_short_demo_finds_that_everything_agrees(folder: Path) -> None:
     table = output[output.rindex("its receiver") :]
     assert re.search(r"^garage +moved: 200 ", table, re.MULTILINE), table
     assert re.search(r"^museum +500 again ", table, re.MULTILINE), table
-    for command in ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel"):
-        assert re.search(rf"^{command} \S+: done ", output, re.MULTILINE), command
+    for kind in ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel"):
+        assert re.search(rf"^{kind} \S+: done ", output, re.MULTILINE), kind
     asked = re.findall(r"^API  (\w+) +/v1(\S+) +museum +200 +\d+ ms$", output, re.MULTILINE)
     assert re.search(r"^the Partner API at http://127\.0\.0\.1:\d+/v1$", output, re.MULTILINE)
     assert asked == [

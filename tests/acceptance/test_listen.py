@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import aiohttp
 import pytest
 
-from tests.acceptance.processes import environment
+from tests.acceptance.processes import command, environment
 from webhook_dispatcher.domain.signing import Secret, signature
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.forwarding import Forwarder
@@ -24,18 +24,10 @@ BODY = b'{"id":"0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"}'
 
 @contextmanager
 def listening(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "webhook_dispatcher", "listen", "--port", "0", *options],
-        env=environment({}) | {"LISTEN_SECRET": SECRET.revealed.decode()},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    environ = environment({}) | {"LISTEN_SECRET": SECRET.revealed.decode()}
+    with command("listen", "--port", "0", *options, environ=environ, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
-        try:
-            yield process.stderr.readline().removeprefix("listening at ").strip(), process
-        finally:
-            process.terminate()
+        yield process.stderr.readline().removeprefix("listening at ").strip(), process
 
 
 @pytest.mark.parametrize(

@@ -59,18 +59,18 @@ def stream() -> io.StringIO:
 async def test_lines_of_one_turn_of_the_loop_are_written_together(stream: io.StringIO) -> None:
     log = structlog.get_logger()
     log.info("first.done")
-    log.info("second.done")
+    log.warning("second.failed")
     assert not stream.getvalue()
     turned = asyncio.Event()
     asyncio.get_running_loop().call_soon(turned.set)
     await turned.wait()
-    assert [line["event"] for line in lines(stream)] == ["first.done", "second.done"]
+    assert [line["event"] for line in lines(stream)] == ["first.done", "second.failed"]
 
 
-async def test_what_is_worse_is_written_at_once_behind_what_came_before(stream: io.StringIO) -> None:
+async def test_an_error_is_written_at_once_behind_what_came_before(stream: io.StringIO) -> None:
     log = structlog.get_logger()
     log.info("first.done")
-    log.warning("second.failed")
+    log.error("second.failed")
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.failed"]
 
 

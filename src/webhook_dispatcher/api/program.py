@@ -96,6 +96,11 @@ class Program(Running):
         self._parts = parts
         self.ops_port = 0
 
+    @property
+    def url(self) -> str:
+        """Where its operations are."""
+        return f"{super().url}/v1"
+
     async def start(self, stack: AsyncExitStack) -> None:
         """Open the pools, ask each database once, and listen."""
         pools = await self._connect(stack)
@@ -119,7 +124,6 @@ class Program(Running):
             metrics,
         )
         await self._listen(stack, pipeline, pools)
-        self.url += "/v1"
         _log.info("api.started", version=__version__, url=self.url, port=self.port, ops_port=self.ops_port)
 
     async def _compose(self, pools: Pools) -> Parts:

@@ -53,12 +53,16 @@ class Program(Running):
         super().__init__("console", options, POOL_SIZE)
         self._clock = clock
 
+    @property
+    def url(self) -> str:
+        """Where people reach it: the origin that they see, where it stands behind a proxy."""
+        return self._options.front.origin or super().url
+
     async def start(self, stack: AsyncExitStack) -> None:
         """Open the pool, ask the database once, and listen."""
         pools = await self._connect(stack)
         [(shard, connections)] = pools.items()
         await self._listen(stack, self._console(Share(connections, POOL_SIZE), shard), pools)
-        self.url = self._options.front.origin or self.url
         _log.info("console.started", version=__version__, url=self.url, port=self.port)
 
     def _console(self, database: Share, shard: str | None) -> Console:

@@ -106,8 +106,9 @@ def render(logger: WrappedLogger, method: str, event: EventDict) -> str:
 class _Lines:
     """Writes finished lines; structlog calls the method named as the level.
 
-    Up to info they are written together when the event loop has run what was ready (a system call for each
-    line costs more than making it); what is worse is written at once, with all that came before it.
+    Up to a warning, as each attempt that failed is, they are written together when the event loop has run
+    what was ready (a system call for each line costs more than making it); an error is written at once, with
+    all that came before it.
     """
 
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -126,12 +127,12 @@ class _Lines:
             self._loop = loop
             loop.call_soon(self._flush)
 
-    def warning(self, line: str) -> None:
+    def error(self, line: str) -> None:
         self._waiting.append(line)
         self._flush()
 
-    debug = info
-    error = critical = exception = msg = warning
+    debug = warning = info
+    critical = exception = msg = error
 
     def _flush(self) -> None:
         lines, self._waiting = self._waiting, []
@@ -153,7 +154,7 @@ class _Adopted(logging.Handler):
         self._lines = _Lines(write)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.warning(self.format(record))
+        self._lines.error(self.format(record))
 
 
 def _adopt_libraries(

@@ -73,12 +73,16 @@ class Running(ABC):
         self._failure: DispatcherError | None = None
         self._server: WebServer | None = None
         self.port = 0
-        self.url = ""
 
     @property
     def max_connections(self) -> int:
         """How many connections it may have."""
         return self._options.max_connections
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, once it listens."""
+        return f"http://{self._options.address.rpartition(':')[0]}:{self.port}"
 
     @abstractmethod
     async def start(self, stack: AsyncExitStack) -> None:
@@ -127,7 +131,6 @@ class Running(ABC):
             ) from None
         self.port = self._listener.sockets[0].getsockname()[1]
         server.watch()
-        self.url = f"http://{address.rpartition(':')[0]}:{self.port}"
         self._server = server
         stack.callback(asyncio.create_task(self._watch(pools)).cancel)
 
