@@ -11,6 +11,7 @@ from uuid import uuid4
 import aiohttp
 from yarl import URL
 
+from tests.acceptance.api_document import unsaid
 from tests.acceptance.api_process import ANYWHERE, ROOT
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon
@@ -78,7 +79,9 @@ class Merchant:
         # As it is written: aiohttp would decode %61.
         url = URL(self.base + path, encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
-            return Reply(response.status, dict(response.headers), await response.read())
+            reply = Reply(response.status, dict(response.headers), await response.read())
+        assert (wrong := unsaid(method, path, reply.status, reply.headers, reply.body)) is None, wrong
+        return reply
 
     async def carried_out(self, path: str, key: str = "") -> Reply:
         """POST with one key until it is carried out; a busy daemon may take longer than one request waits."""

@@ -25,7 +25,7 @@ async def leave_a_field_out(_request: Request, _input: object) -> Response:
 
 
 async def add_a_field(_request: Request, _input: object) -> Response:
-    return Response(b'{"removed":true,"since":"always"}')
+    return Response(b'{"removed":true,"failed":0,"since":"always"}')
 
 
 async def answer_with_another_status(_request: Request, _input: object) -> Response:
@@ -33,7 +33,7 @@ async def answer_with_another_status(_request: Request, _input: object) -> Respo
 
 
 async def give_another_type(_request: Request, _input: object) -> Response:
-    return Response(b'{"secret":17,"previousSecretUntil":null}')
+    return Response(b'{"secret":17,"previousSecretUntil":null,"waiting":0}')
 
 
 async def refuse_with_another_code(_request: Request, _input: object) -> Response:

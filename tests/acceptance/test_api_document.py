@@ -1,6 +1,7 @@
 """The OpenAPI document, held against what the real program answers."""
 
 import os
+import re
 
 import pytest
 
@@ -20,7 +21,7 @@ from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 CASES = int(os.environ.get("API_CASES", "250"))
-"""Requests that are made up, at the least."""
+"""Requests that are made up, at the least; all other tests hold the answers that they get against it, too."""
 EXAMPLES = max(2, (CASES - 500) // 14)
 """Those of each operation, and the paths along links; there are hundreds of others in any case."""
 ANSWERED = {operation.name for operation in table(Databases({}), RateLimits(), Guard(EgressPolicy()))}
@@ -38,6 +39,17 @@ test_api_operations.py and test_api_promises.py have them; of many requests the 
 UNLIMITED = "client=0/PT1M address=0/PT1M card=0/PT15M key=0/PT1M"
 
 
+NOTICED = pytest.mark.slow(
+    "acceptance/test_api_document.py::test_whoever_asks_notices_answers_outside_the_document"
+)
+NOTICED_OF = {
+    "readWebhook": ("GET", "/v1/webhook", None, "is a required property"),
+    "deleteWebhook": ("DELETE", "/v1/webhook", None, "'since'"),
+    "readCharge": ("GET", "/v1/charges/1", None, "203 is not in the document"),
+    "rotateSecret": ("POST", "/v1/webhook/secret", {}, "17"),
+    "putWebhook": ("PUT", "/v1/webhook", {"url": "https://merchant.example/"}, "-14004"),
+}
+"""What a merchant asks for, and what is then said of the answer."""
 SAID_OF = {
     "readWebhook": '"paused" is a required property',
     "deleteWebhook": "('since' was unexpected)",
@@ -45,7 +57,7 @@ SAID_OF = {
     "rotateSecret": "17 is not valid under any of the schemas",
     "putWebhook": '"code":-14004,',
 }
-"""What is said of each breakage."""
+"""What schemathesis says of each."""
 
 
 async def with_deliveries(installation: Installation, merchant: Merchant) -> None:
@@ -59,6 +71,7 @@ async def with_deliveries(installation: Installation, merchant: Merchant) -> Non
     installation.receiver.behave("m1", Behaviour())
 
 
+@NOTICED
 @pytest.mark.timeout(600 + CASES // 10)
 async def test_no_made_up_request_is_answered_outside_the_document(installation: Installation) -> None:
     await installation.start(RETRY_SCHEDULE="PT0.05S")
@@ -119,7 +132,15 @@ async def test_a_mass_retry_is_told_again_when_it_has_ended(installation: Instal
         assert again.data == {"commandId": given.data["commandId"], "status": "done"}
 
 
-@pytest.mark.slow("acceptance/test_api_document.py::test_no_made_up_request_is_answered_outside_the_document")
+async def test_whoever_asks_notices_answers_outside_the_document(installation: Installation) -> None:
+    api = await start_api(installation, program=("tests.acceptance.broken_api",))
+    async with api.merchant("m1") as merchant:
+        for name, (method, path, body, said) in NOTICED_OF.items():
+            with pytest.raises(AssertionError, match=f"{name}: .*{re.escape(said)}"):
+                print(name, await merchant.ask(method, path, body))
+
+
+@NOTICED
 async def test_five_answers_outside_the_document_are_found(installation: Installation) -> None:
     api = await start_api(installation, program=("tests.acceptance.broken_api",), API_LIMITS=UNLIMITED)
     chosen = (f"--include-operation-id={name}" for name in BREAKAGES)

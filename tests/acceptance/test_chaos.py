@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 10
+SECONDS = 6
 COMMANDS = ("a range of time recovered", "what is old skipped", "commands given and withdrawn")
 """Kinds of fault that so short a run must have."""
 
@@ -28,7 +28,7 @@ def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     )
     said = f"{ended.stdout[-8000:]}\n{ended.stderr[-4000:]}"
     assert ended.returncode == 0, f"{said}\n{_read(report / 'report.md')}"
-    assert ended.stdout.count(" s: ") >= 8, said  # faults; otherwise nothing was shown
+    assert ended.stdout.count(" s: ") >= 5, said  # faults; otherwise nothing was shown
     assert [name for name in COMMANDS if f"{name}, " not in ended.stdout] == [], said
 
 

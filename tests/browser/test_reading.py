@@ -217,15 +217,6 @@ async def test_what_failed_is_found_and_retried_by_the_keyboard_alone(
     await step_to(page, "Retry now")
     await keys.press("Enter")
     await page.wait_for_selector("#live .top .badge:has-text('Delivered')")
-    await step_to(page, "Merchants")
-    await keys.press("Enter")
-    await page.wait_for_selector("h1:has-text('Merchants')")
-    await step_to(page, "acme")
-    await keys.press("Enter")
-    await page.wait_for_selector("h1:has-text('acme')")
-    await step_to(page, "Pause")
-    await keys.press("Space")
-    await page.wait_for_selector(".figure .badge:has-text('Paused')")
 
 
 def test_htmx_is_what_its_package_has() -> None:

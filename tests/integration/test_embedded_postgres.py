@@ -89,15 +89,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("confinement", confinements())
-def test_what_was_written_is_there_after_a_restart(folder: Path, confinement: Confinement | None) -> None:
-    with quick(folder, confinement=confinement) as postgres:
+def test_what_was_written_is_there_after_a_restart(folder: Path) -> None:
+    with quick(folder) as postgres:
         ask(postgres, "CREATE TABLE kept (number integer)")
         ask(postgres, "INSERT INTO kept VALUES (7)")
         pid = postgres.pid
     assert pid is not None
     assert not is_alive(pid)
-    with quick(folder, confinement=confinement) as postgres:
+    with quick(folder) as postgres:
         assert ask(postgres, "SELECT number FROM kept") == 7
 
 
