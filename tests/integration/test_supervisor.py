@@ -1,12 +1,15 @@
-"""A supervisor whose processes cannot be started: it says so, tries again, and ends when it is told to."""
+"""A supervisor whose processes cannot be started, or are killed: it tries again, and ends when told to."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.app.clock import SystemClock
@@ -42,6 +45,24 @@ async def test_process_that_cannot_be_started_is_tried_again(tmp_path: Path) -> 
         await until_found(partial(says, supervisor, reasons))
     supervisor.stop()
     assert await asyncio.wait_for(running, MAX_WAIT) == 0
+
+
+async def test_process_that_was_killed_before_the_stop_is_no_failure_of_the_stop(tmp_path: Path) -> None:
+    environ = {name: text for name, text in ENVIRON.items() if name != "TOO_LONG"}
+    supervisor = Supervisor(load_settings(environ), environ, 1, tmp_path, SystemClock())
+
+    async def started() -> int | None:
+        return next((line["pid"] for line in logs if line["event"] == "process.started"), None)
+
+    with capture_logs() as logs:
+        running = asyncio.create_task(supervisor.run())
+        pid = await until_found(started)
+        os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):  # asyncio's thread was first; the loop has heard nothing of it
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        supervisor.stop()
+        assert await asyncio.wait_for(running, MAX_WAIT) == 0
+    assert [line["code"] for line in logs if line["event"] == "process.ended"] == [-signal.SIGKILL]
 
 
 def test_folder_for_metrics_is_private_and_goes_with_its_supervisor() -> None:

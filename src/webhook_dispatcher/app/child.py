@@ -65,6 +65,7 @@ class Child:
         self._started_at = 0.0
         self._why_away = "is not started yet"
         self._is_ending = False
+        self.was_told = False  # a signal of ours found the process alive
 
     @property
     def pid(self) -> int | None:
@@ -80,7 +81,7 @@ class Child:
         with ours:
             with theirs:
                 self._process = await self._start(theirs.fileno())
-            self._line, self._report = ours, None
+            self._line, self._report, self.was_told = ours, None, False
             self._started_at = self._clock.elapsed()
             _log.info("process.started", **self.place.log_fields, pid=self._process.pid)
             asyncio.get_running_loop().add_reader(ours, self._hear)
@@ -128,8 +129,12 @@ class Child:
         """Send a signal that ends it; one that is only about to start ends as soon as it has."""
         self._is_ending = True
         if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(number)
+            pid = self._process.pid
+            # Process.send_signal would reap one that has ended, and asyncio report 255 for its exit code.
+            with suppress(ChildProcessError, ProcessLookupError):
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    self.was_told = True
+                    os.kill(pid, number)
 
     def explain(self, why_away: str) -> None:
         """Say why there is no process, until there is one; its last reasons are kept beside."""

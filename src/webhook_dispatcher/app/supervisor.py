@@ -135,7 +135,7 @@ class Supervisor:
             merging.forget(self._folder, child.place.number)
         is_fine = code == 0 or (self._stop.is_set() and -code in (signal.SIGTERM, signal.SIGINT))
         (_log.info if is_fine else _log.error)("process.ended", **child.place.log_fields, code=code)
-        if self._stop.is_set():
+        if child.was_told:
             self._code = self._code or (0 if is_fine else 1)
         elif code in UNMENDABLE and len(self._shards) == 1:
             self._code = code
