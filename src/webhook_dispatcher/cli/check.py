@@ -263,7 +263,8 @@ async def _outbound(session: CliContext, settings: "Settings") -> CheckResult:
     if isinstance(result, Failure) and result.is_ours:
         mend = "look at WEBHOOK_EGRESS_PROXY, WEBHOOK_EGRESS_NAMESERVERS, and this machine's own"
         return CheckResult("outbound", result.detail, mend)
-    return CheckResult("outbound")
+    asked = "a name server" if settings.egress_proxy is None else "the egress proxy"
+    return CheckResult("outbound", note=f"ok; {asked} answers; no endpoint's host is looked up")
 
 
 def _keyring(settings: "Settings") -> tuple[Keyring | None, list[CheckResult]]:
