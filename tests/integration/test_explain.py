@@ -400,7 +400,7 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
         _, out, _ = await explain(command="status")
         return flat(out)
 
-    nobody = "none has been heard of lately: nothing is delivered, unless one is just starting"
+    nobody = "no dispatcher is alive: nothing is delivered, unless one is just starting"
     assert nobody in await screen()
     idle, unready = (
         PostgresHeartbeats(here.pool, name, "host-7", "1.2.3", {}) for name in ("idle", "unready")

@@ -102,21 +102,26 @@ async def test_what_a_server_that_took_over_lacks_is_a_problem_for_a_day(is_rece
 
 
 @pytest.mark.parametrize(
-    ("change", "note"),
+    ("change", "note", "mend"),
     [
-        ({}, None),
+        ({}, None, None),
         ({"beat_at": NOW - HOUR},
-         "none has been heard of lately: nothing is delivered, unless one is just starting"),
-        ({"is_ready": False, "reasons": ["no key"]}, "host/1/a is not ready: no key"),
-        ({"faults": ["clock"]}, "host/1/a has a fault of its own: clock"),
+         "no dispatcher is alive: nothing is delivered, unless one is just starting",
+         "start one: webhook-dispatcher run"),
+        ({"is_ready": False, "reasons": ["no key"]}, "host/1/a is not ready: no key",
+         "docs/runbooks/index.md says what to do about each reason"),
+        ({"faults": ["clock"]}, "host/1/a has a fault of its own: clock",
+         "look at that machine: its network, clock and open files"),
     ],
 )  # fmt: skip
-async def test_dispatchers_that_do_not_work_are_noted(change: dict[str, object], note: str | None) -> None:
+async def test_dispatchers_that_do_not_work_are_noted(
+    change: dict[str, object], note: str | None, mend: str | None
+) -> None:
     database = await configured()
     works = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW, True)
     database.dispatchers = [replace(works, **change)]  # type: ignore[arg-type]
     results = await examine(session(database))
-    assert [result.note for result in results if result.check == "dispatchers"] == [note]
+    assert [(each.note, each.mend) for each in results if each.check == "dispatchers"] == [(note, mend)]
     assert problems(results) == {}
 
 
@@ -350,8 +355,8 @@ SAID_OF_ALL = [
         "dispatchers",
         1,
         f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30; "
-        "none has been heard of lately: nothing is delivered, unless one is just starting",
-        "webhook-dispatcher run; or mend what the one that runs says",
+        "no dispatcher is alive: nothing is delivered, unless one is just starting",
+        "start one: webhook-dispatcher run",
     ),
     ("endpoint", 1, "m1: 10.0.0.1 is not a public address (private use, RFC 1918)",
      "webhook-dispatcher endpoint set m1 URL, or allow it by WEBHOOK_EGRESS_*"),

@@ -371,7 +371,7 @@ async def _dispatchers(database: Administration) -> CheckResult:
     ill = [finding for finding in noted if finding.level is diagnosed.Level.BAD]
     told = [*([diagnosed.of_stranded(stranded)] if stranded else []), *ill]
     text = "; ".join(_english(finding.said) for finding in told) or None
-    mend = "webhook-dispatcher run; or mend what the one that runs says" if told else None
+    mend = "; ".join(dict.fromkeys(_english(finding.mend) for finding in told if finding.mend)) or None
     if stranded:
         return CheckResult("dispatchers", text, mend)
     return CheckResult("dispatchers", note=text, mend=mend)
