@@ -98,7 +98,7 @@ async def test_what_a_server_that_took_over_lacks_is_a_problem_for_a_day(is_rece
         "3 events of 2 merchants were sent and are not here since another server took over"
     )
     assert "numbers 70 to 72" in said
-    assert "runbooks/delivering.md, WebhookEventsLost" in (told.mend or "")
+    assert '"WebhookEventsLost" in the documentation' in (told.mend or "")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_what_a_server_that_took_over_lacks_is_a_problem_for_a_day(is_rece
          "no dispatcher is alive: nothing is delivered, unless one is just starting",
          "start one: webhook-dispatcher run"),
         ({"is_ready": False, "reasons": ["no key"]}, "host/1/a is not ready: no key",
-         "docs/runbooks/index.md says what to do about each reason"),
+         '"Runbooks" in the documentation says what to do about each reason'),
         ({"faults": ["clock"]}, "host/1/a has a fault of its own: clock",
          "look at that machine: its network, clock and open files"),
     ],
@@ -244,7 +244,7 @@ async def test_rows_that_cannot_be_read_are_named() -> None:
     assert (result.check, result.code, result.mend) == (
         "rows",
         1,
-        "mend or quarantine it: docs/operate/standing-still.md",
+        'mend or quarantine it: "A row that the database cannot read" in the documentation',
     )
 
 

@@ -59,8 +59,8 @@ def test_what_only_reads_does_not_ask(line: str) -> None:
         (Installation(None, None, 7), "ok; it has no name yet: `webhook-dispatcher migrate` gives it one"),
         (
             Installation("prod-eu1", 7, 8),
-            "ok; prod-eu1; this server is 8, it was on 7: is this a copy? docs/operate/backups.md; "
-            "`adopt` notes the new one",
+            'ok; prod-eu1; this server is 8, it was on 7: is this a copy? See "Copies of a database" '
+            "in the documentation; `adopt` notes the new one",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """The documents say what the code says: tables, snippets, the tree of files, links, codes."""
 
+import ast
 import json
 import re
 import tomllib
@@ -207,6 +208,26 @@ def test_exit_codes_of_the_contract_are_the_codes() -> None:
     text = " ".join(CONTRACT.split())
     named = ", ".join(f"{code} {meaning.replace(',', '')}" for code, meaning in EXIT_CODES.items())
     assert f"Exit codes: {named}." in text
+
+
+def constants(path: Path) -> list[str]:
+    """Return a module's texts, without docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
+    return [node.value for node in found if isinstance(node.value, str)]
+
+
+def test_programs_name_pages_by_titles_that_are_there() -> None:
+    """Who installed a wheel has no files of docs."""
+    package = ROOT / "src" / "webhook_dispatcher"
+    said = "\n".join(text for path in sorted(package.rglob("*.py")) for text in constants(path))
+    said += (package / "words" / "words.pot").read_text(encoding="utf-8").replace('\\"', '"')
+    assert re.findall(r".*\b(?:docs|runbooks)/.*", said) == []
+    named = set(re.findall(r'"([^"\n]+)" in the documentation', said))
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert len(named) > 8
+    assert named - set(re.findall(r"^#+ (.+)$", pages, re.MULTILINE)) == set()
 
 
 def test_sections_of_the_contract_keep_their_numbers() -> None:

@@ -127,7 +127,7 @@ async def examine(session: CliContext) -> list[CheckResult]:
         settings = session.settings()
         names = [shard.name for shard in settings.databases()]
     except ConfigurationError as error:
-        mend = "see the settings in docs/reference.md"
+        mend = 'see "Settings" in the documentation'
         return [CheckResult("configuration", problem, mend, code=2) for problem in error.problems]
     results = [CheckResult("configuration"), *_open_files(settings), _crash(settings), _tls_groups()]
     keyring, missing_keys = _keyring(settings)
@@ -229,7 +229,7 @@ def _crash(settings: "Settings") -> CheckResult:
     return CheckResult(
         "crash",
         note=f"merchants of a process that crashes wait for its lease, {render_duration(settings.lease)}",
-        mend="set WEBHOOK_INSTANCE_DIR to a folder that outlives it: docs/operate/deploying.md",
+        mend='set WEBHOOK_INSTANCE_DIR to a folder that outlives it: "Deploying" in the documentation',
     )
 
 
@@ -259,7 +259,7 @@ async def _outbound(session: CliContext, settings: "Settings") -> CheckResult:
         async with (session.make_sender or make_sender)(settings, guard) as sender:
             result = await sender.post(NOBODYS_URL, {}, b"")
     except ConfigurationError as error:
-        return CheckResult("outbound", str(error), "see the settings in docs/reference.md", code=2)
+        return CheckResult("outbound", str(error), 'see "Settings" in the documentation', code=2)
     if isinstance(result, Failure) and result.is_ours:
         mend = "look at WEBHOOK_EGRESS_PROXY, WEBHOOK_EGRESS_NAMESERVERS, and this machine's own"
         return CheckResult("outbound", result.detail, mend)
@@ -379,7 +379,7 @@ async def _dispatchers(database: Administration) -> CheckResult:
 
 async def _transactions(database: Administration) -> list[CheckResult]:
     """Name who holds xmin back."""
-    mend = "end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs: docs/operate/installing.md"
+    mend = 'end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs: "Installing" in the documentation'
     return [
         CheckResult("transactions", note=_held(found), mend=mend)
         for found in await database.list_long_transactions(LONG_OPEN, MAX_NAMED)
@@ -402,13 +402,14 @@ async def _temporary(database: Administration) -> CheckResult:
     return CheckResult(
         "temporary",
         note="all who connect may make temporary tables, functions and operators",
-        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; price: docs/operate/installing.md',
+        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; '
+        'price: "Installing" in the documentation',
     )
 
 
 async def _unreadable(database: Administration) -> list[CheckResult]:
     """Name the rows that the database cannot read, among those that lanes wait for."""
-    mend = "mend or quarantine it: docs/operate/standing-still.md"
+    mend = 'mend or quarantine it: "A row that the database cannot read" in the documentation'
     try:
         rows, looked_at = await database.find_unreadable(MAX_READ)
     except StatementRefused as error:
@@ -436,7 +437,8 @@ def _platform(endpoints: list[EndpointView]) -> CheckResult:
     """Say where nobody is told of deliveries that fail, and of merchants that are suspended."""
     if any(endpoint.merchant_id == PLATFORM for endpoint in endpoints):
         return CheckResult("platform")
-    mend = f"webhook-dispatcher endpoint set '{PLATFORM}' URL: docs/operate/notices.md"
+    titled = '"What the platform is told" in the documentation'
+    mend = f"webhook-dispatcher endpoint set '{PLATFORM}' URL: {titled}"
     return CheckResult("platform", note=f"{PLATFORM} has no endpoint, so it is told of no failure", mend=mend)
 
 
