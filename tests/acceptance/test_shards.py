@@ -210,7 +210,7 @@ async def test_migrate_goes_on_after_a_failure_and_exits_with_its_code(
     named, *rest = migrated.stdout.splitlines()
     assert named.startswith("eu1: this installation is called ")
     assert {line.partition(": ")[0] for line in rest} == {"eu1", "eu2"}
-    assert rest[0] == "eu1: made:"
+    assert rest[0].startswith("eu1: made: ")
     assert rest[-3:] == [
         "eu1: the schema is up to date",
         "eu2: nothing was to be done",

@@ -1,6 +1,7 @@
 """`migrate` says what it made, what it applied, or that nothing was to be done."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -59,33 +60,18 @@ def test_a_user_who_makes_roles_and_a_schema_migrates_and_daemons_make_days(
     assert done == ["nothing was to be done", "the schema is up to date"]
 
 
-def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_done(
+COUNTED = (
+    r"made: the schema webhook, version (\d+), with \d+ tables, \d+ views, \d+ partitions and (\d) roles"
+)
+
+
+def test_first_migration_counts_what_it_made_and_the_next_says_that_nothing_was_to_be_done(
     server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = migrate(server, capsys)
-    made = {line[2:15].strip(): line[17:] for line in lines if line.startswith("  ") and line[15:17] == "  "}
-    assert made["schema"] == f"webhook, of version {SCHEMA_VERSION}"
-    assert made["roles"].split(", ") == [
-        "webhook_admin",
-        "webhook_api",
-        "webhook_console",
-        "webhook_dispatcher",
-        "webhook_observer",
-        "webhook_owner",
-        "webhook_producer",
-    ]
-    assert {"outbox", "delivery_log", "attempt_log", "control", "endpoint", "lane"} <= set(
-        made["tables"].split(", ")
-    )
-    assert {"attempts", "charges", "deliveries", "endpoints"} <= set(made["views"].split(", "))
-    assert int(made["partitions"].partition(",")[0]) > 0
-    assert made["charge index"] == "deliveries are found by their charge"
-    assert made["feed index"] == "none; with the Partner API `migrate --feed-index` adds GET /v1/events"
-    assert made["installation"] == "prod-eu1"
-    assert "there already" not in made
-    orders = [line.strip().partition(" ")[0] for line in lines[lines.index("next, as this user:") + 1 : -1]]
-    assert orders == ["ALTER"] * 4 + ["GRANT"]
-    assert lines[-1] == "the schema is up to date"
+    _, made, after, *orders, done = migrate(server, capsys)
+    assert re.findall(COUNTED, made) == [(str(SCHEMA_VERSION), "7")]
+    assert (after, done) == ("next, as this user:", "the schema is up to date")
+    assert [line.split()[0] for line in orders] == ["ALTER"] * 4 + ["GRANT"]
     assert migrate(server, capsys) == ["nothing was to be done", "the schema is up to date"]
 
 
@@ -95,11 +81,9 @@ def test_second_database_of_a_server_has_its_roles_already(
     migrate(server, capsys)
     asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
-    assert main(["migrate", "--no-charge-index", "--feed-index"], CliContext(environ)) == 0
+    assert main(["migrate"], CliContext(environ)) == 0
     out = capsys.readouterr().out
-    assert "  roles          none\n  there already  webhook_admin, webhook_api, webhook_console, " in out
-    feed = "merchants read their events (GET /v1/events)"
-    assert f"  charge index   none, as was chosen\n  feed index     {feed}\n" in out
+    assert re.findall(COUNTED, out) == [(str(SCHEMA_VERSION), "0")]
     assert "PASSWORD" not in out, "they have passwords"
 
 

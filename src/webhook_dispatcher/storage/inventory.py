@@ -12,20 +12,13 @@ _STATEMENTS = load("inventory")
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What there is. roles: those that were made; known_roles: those that the server had already.
-
-    partitions: how many days of logs there is a table for already, of each log one a day.
-    """
+    """How much there is. roles: those that the server had not."""
 
     schema_version: int
-    installation: str
-    has_charge_index: bool
-    has_feed_index: bool
-    tables: list[str]
-    views: list[str]
+    tables: int
+    views: int
     partitions: int
     roles: list[str]
-    known_roles: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +40,10 @@ async def read_roles(dsn: str) -> list[str]:
 
 
 async def read(dsn: str, known_roles: list[str]) -> Inventory:
-    """List what there is now; known_roles: those that there were before."""
+    """Count what there is now; known_roles: those that there were before."""
     roles = [role for role in await read_roles(dsn) if role not in known_roles]
     async with as_owner(dsn, PATIENCE) as connection:
         with translated():
             row = await connection.fetchrow(_STATEMENTS["read_inventory"].text)
     assert row is not None
-    return Inventory(**row, roles=roles, known_roles=known_roles)
+    return Inventory(**row, roles=roles)
