@@ -87,6 +87,22 @@ def test_second_database_of_a_server_has_its_roles_already(
     assert "PASSWORD" not in out, "they have passwords"
 
 
+@pytest.mark.parametrize("database", ["postgres", "second"])
+def test_who_may_not_migrate_is_told_who_may_and_nothing_else(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], database: str
+) -> None:
+    migrate(server, capsys)
+    asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
+    environ = {"WEBHOOK_DATABASE_URL": server.dsn("webhook_admin", database)}
+    assert main(["migrate"], CliContext(environ)) == 1
+    said = capsys.readouterr().err
+    assert said.endswith(
+        ": connect as a superuser, or as a user with CREATEROLE who may create schemas "
+        "(WEBHOOK_MIGRATION_DATABASE_URL)\n"
+    )
+    assert said.count("connect as") == said.count("\n") == 1
+
+
 def test_later_migration_names_what_it_applied(
     server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

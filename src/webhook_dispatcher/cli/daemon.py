@@ -19,6 +19,9 @@ from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 PATIENCE = timedelta(seconds=10)
+MIGRATORS = (
+    "a superuser, or as a user with CREATEROLE who may create schemas (WEBHOOK_MIGRATION_DATABASE_URL)"
+)
 
 
 def run(
@@ -118,7 +121,7 @@ def _migrate_one(
     try:
         migrated = asyncio.run(_migrate(dsn, indexes, tell, installation, paused))
     except DispatcherError as error:
-        return complain_of(error, name)
+        return complain_of(error, name, MIGRATORS)
     for line in lines_of(migrated):
         tell(line)
     at_rest = ", and everything is paused: `resume --all` begins to send" if paused else ""

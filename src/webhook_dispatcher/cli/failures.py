@@ -12,6 +12,7 @@ from webhook_dispatcher.domain.errors import (
 )
 
 NAME = "webhook-dispatcher"
+OPERATORS = "webhook_admin or a member of it"
 EXIT_CODES = {
     0: "done",
     1: "refused, or not found",
@@ -34,9 +35,14 @@ def exit_code(error: DispatcherError) -> int:
             return 1
 
 
-def complain_of(error: DispatcherError, shard: str | None = None) -> int:
-    """Say what went wrong, and with which database where that is not the only one; return the exit code."""
-    said = _permitted(error) if isinstance(error, StatementRefused) else str(error)
+def complain_of(error: DispatcherError, shard: str | None = None, whom: str = OPERATORS) -> int:
+    """Say what went wrong, and with which database where that is not the only one; return the exit code.
+
+    whom: to connect as, where the user of the database is not allowed what was asked.
+    """
+    said = str(error)
+    if isinstance(error, StatementRefused) and error.sqlstate == MAY_NOT:
+        said = f"{error.detail}: connect as {whom}"
     return complain(
         "\n".join(f"{shard}: {line}" if shard else line for line in said.splitlines()), exit_code(error)
     )
@@ -47,13 +53,3 @@ def complain(problems: str, code: int) -> int:
     for line in problems.splitlines():
         typer.echo(f"{NAME}: {line}", err=True)
     return code
-
-
-def _permitted(error: StatementRefused) -> str:
-    """Say whom to connect as, where the user of the database is not allowed what was asked."""
-    if error.sqlstate != MAY_NOT:
-        return str(error)
-    return (
-        f"{error.detail}: connect as webhook_admin or a member of it "
-        "(`migrate`: as a superuser, or a user with CREATEROLE who may create schemas)"
-    )
