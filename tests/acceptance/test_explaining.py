@@ -25,7 +25,7 @@ async def test_in_flight_and_pending_behind_a_merchant_that_hangs(installation: 
     assert "its first attempt is in flight since about" in explained(installation, first)
     behind = explained(installation, second)
     assert "1 earlier event of m comes before it" in behind
-    assert f"The first of them is number {first.seq} (event {first.id})" in behind
+    assert f"The first of them is seq {first.seq} (event {first.id})" in behind
     assert "the first attempt of that one is in flight since about" in behind
     of_charge = told(installation, "explain", "ch_1")
     assert of_charge.index(str(first.id)) < of_charge.index(f"Event {second.id}")

@@ -110,7 +110,7 @@ async def test_pending_behind_a_hanging_merchant(
     await here.records.write([slow], [], LEASE)
     said = await told(explain, await identity(storage, last))
     assert "2 earlier events of m come before it" in said
-    assert f"The first of them is number {second} (event {events[1].id})" in said
+    assert f"The first of them is seq {second} (event {events[1].id})" in said
     assert "There dispatcher host-7/4711/a1b2 holds the lane since AT" in said
     assert "the first attempt of that one is in flight since about AT" in said
     assert "The latest 1 attempt at the merchant (1 timeout) took SPAN each on average." in said
@@ -292,9 +292,7 @@ async def test_a_late_commit(storage: StorageHarness, here: Daemon, explain: Exp
     await straggler.close()
     late = await identity(storage, seq)
     said = await told(explain, late)
-    assert (
-        f"It was committed late: number {later} of the same merchant (event {event.id}) was attempted" in said
-    )
+    assert f"It was committed late: seq {later} of the same merchant (event {event.id}) was attempted" in said
     _, events = await here.claim("m", lease=LEASE)
     await end(here, events[0], lease.epoch + 1, 200, storage)
     assert "It was committed late" not in await told(explain, event.id)

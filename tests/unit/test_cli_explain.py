@@ -54,6 +54,11 @@ def said(told: Explanation) -> str:
     return " ".join(" ".join(lines(told)).split())
 
 
+def test_the_number_of_an_event_is_not_taken_for_its_place_among_its_merchants() -> None:
+    title = f"Event {EVENT}: charge.created of charge ch_1, merchant m1, seq 7"
+    assert said(explain(facts(), RULES)).startswith(f"{title} ")
+
+
 @pytest.mark.parametrize(
     ("removed_at", "created_at", "words"),
     [

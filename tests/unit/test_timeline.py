@@ -57,7 +57,7 @@ def test_a_whole_story_in_order() -> None:
         ("written", "The charge service wrote it."),
         (
             "waited",
-            f"It waited 2 min for its first attempt, behind number 6 (event {EVENT}), whose first attempt "
+            f"It waited 2 min for its first attempt, behind seq 6 (event {EVENT}), whose first attempt "
             "ended at 2026-11-20 08:07:30.",
         ),
         ("attempt_failed", "Attempt 1 failed after 10 s: no answer in time."),
@@ -109,7 +109,7 @@ def test_what_was_attempted_at_once_was_not_waited_for() -> None:
 def test_a_late_commit_is_told_where_the_later_event_was_attempted() -> None:
     given = replace(known(RETRIED), overtaken_by=Neighbour(EVENT, 9, WRITTEN + SECOND, NOW))
     told = next(moment for moment in build(given) if moment.at == WRITTEN + SECOND)
-    assert say(told.said, "en", UTC).startswith("Number 9 (event ")
+    assert say(told.said, "en", UTC).startswith("Seq 9 (event ")
 
 
 @pytest.mark.parametrize(
