@@ -15,7 +15,7 @@ from webhook_dispatcher.dispatch.attempt import KEY_REPORT_TIME, Attempter
 from webhook_dispatcher.dispatch.health.lanes import Health
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
+from webhook_dispatcher.domain.event import SAMPLES, TEST_EVENT_TYPE, Event, FailedReason, State, Trigger
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import signature
@@ -180,18 +180,22 @@ async def test_attempts_in_flight_are_counted_even_when_cut_off(harness: Attempt
 async def test_one_line_tells_all_and_nothing_that_is_secret() -> None:
     harness = AttempterHarness(FAILURE)
     with capture_logs() as logs:
-        await harness.attempt(make_event(5, trigger=Trigger.MANUAL))
+        sample = SAMPLES["charge.failed"]
+        await harness.attempt(make_event(5, type=TEST_EVENT_TYPE, object=sample, trigger=Trigger.MANUAL))
     [line] = [dict(entry) for entry in logs]
     assert line["event"] == "delivery.attempted"
-    assert {key: line[key] for key in ("seq", "attempt", "outcome", "state", "detail", "trigger")} == {
+    assert {
+        key: line[key] for key in ("seq", "type", "attempt", "outcome", "state", "detail", "trigger")
+    } == {
         "seq": 5,
+        "type": "charge.failed",
         "attempt": 1,
         "outcome": "tls",
         "state": "pending_retry",
         "detail": "certificate expired",
         "trigger": "manual",
     }
-    assert "ch_5" not in str(line)
+    assert "ch_test" not in str(line)
     assert "v1=" not in str(line)
 
 

@@ -201,7 +201,7 @@ class Attempter:
             merchant_id=event.merchant_id,
             event_id=str(event.id),
             seq=event.seq,
-            type=event.type,
+            type=event.sent_type,
             attempt=attempt.number,
             trigger=event.trigger,
             outcome=outcome,
