@@ -6,10 +6,12 @@ import json
 import logging
 import os
 import re
+import resource
 import threading
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
@@ -192,6 +194,21 @@ def test_a_stream_that_cannot_be_written_to_never_fails_the_caller() -> None:
     configure("json", "info", closed)
     closed.close()
     structlog.get_logger().info("a.happened")
+
+
+def test_what_a_full_disk_refused_does_not_fail_at_the_end(tmp_path: Path) -> None:
+    """Python flushes standard error as it ends, and exits with 120 when that fails."""
+    limit, hard_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with (tmp_path / "log").open("w") as stream:
+        configure("json", "info", stream)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard_limit))
+        try:
+            structlog.get_logger().warning("disk.filled")
+            stream.flush()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard_limit))
+        structlog.get_logger().warning("disk.emptied")
+        assert "disk.emptied" in (tmp_path / "log").read_text()
 
 
 def test_what_a_terminal_cannot_show_is_escaped_not_lost() -> None:
