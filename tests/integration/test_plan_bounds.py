@@ -43,9 +43,7 @@ SIZES = {
 WORST = pytest.mark.slow(
     "integration/test_plan_bounds.py::test_whatever_statistics_say_each_reads_in_proportion_to_what_it_is_asked"
 )
-SIZES_TRIED = [
-    pytest.param(name, marks=[] if name == AS_LEFT else WORST) for name in SIZES
-]
+SIZES_TRIED = [pytest.param(name, marks=[] if name == AS_LEFT else WORST) for name in SIZES]
 CONTENTS = {
     AS_LEFT: "SELECT 1",
     "unknown": f"DELETE FROM pg_statistic WHERE starelid IN {OURS}",
