@@ -150,7 +150,7 @@ def test_settings_metrics_roles_and_commands_that_a_document_names_exist(documen
 
 def test_the_index_lists_every_decision_by_its_title() -> None:
     index = (DECISIONS / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d{4}) \| (.*?) \|", index, re.MULTILINE)
+    rows = re.findall(r"^- (\d{4}): (.*)$", index, re.MULTILINE)
     titles = {
         file.name: file.read_text(encoding="utf-8").partition("\n")[0] for file in DECISIONS.glob("0*.md")
     }
