@@ -661,7 +661,7 @@ async def test_health_says_what_check_says_in_the_readers_words(
         page = (await person.get("/health", **{"Accept-Language": "ru"})).text
         assert '<a href="/merchants/m1">m1</a>: имена в .internal не публичны' in page
         assert re.search(r'<a href="/merchants/m1">m1</a> с \d{4}-', page), "suspended"
-        assert "ни один давно не сообщал о себе" in page
+        assert "ни один диспетчер не работает" in page
         assert "Остальное скажет webhook-dispatcher check там, где лежат ключи" in page
         await installation.start()
 

@@ -192,7 +192,7 @@ async def look_at_the_night(terminal: Terminal, night: Night) -> None:
     assert failing[1].endswith(f" {DOWN} (paused, {WAITING} for a retry)")
 
     failed = " ".join((await terminal.run("explain", str(night.events["failed"][0].id))).split())
-    assert f"merchant {DOWN}, number {night.events['failed'][0].seq}" in failed
+    assert f"merchant {DOWN}, seq {night.events['failed'][0].seq}" in failed
     assert "all 2 attempts failed, the last with " in failed
     assert f"webhook-dispatcher deliveries retry {night.events['failed'][0].id}" in failed
     charge = " ".join((await terminal.run("explain", CHARGE)).split())

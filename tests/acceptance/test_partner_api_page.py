@@ -25,7 +25,7 @@ PAGE = "".join((FOLDER / f"{name}.md").read_text(encoding="utf-8") for name in R
 """In the order in which they are read: what one sets, the next has."""
 SAMPLE = (Path(__file__).parents[2] / "examples" / "charge_service" / "README.md").read_text(encoding="utf-8")
 CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
-_BLOCK = re.compile(r"^```(sh setup|sh|json|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r'^```(sh title="setup"|sh|json|python)\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def test_all_pages_are_tried() -> None:
 
 
 def test_an_example_that_shows_an_answer_is_followed_by_it() -> None:
-    named = re.findall(r"^export (\w+)=", "".join(blocks("sh setup")), re.MULTILINE)
+    named = re.findall(r"^export (\w+)=", "".join(blocks('sh title="setup"')), re.MULTILINE)
     assert named == ["API", "CLIENT_ID", "CLIENT_SECRET"]
     assert len(blocks("json")) == sum(example.answer is not None for example in examples()) > 7
     assert len(examples()) > 14

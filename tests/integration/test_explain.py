@@ -524,7 +524,7 @@ async def test_a_charge_is_told_event_by_event_in_order_and_briefly_where_it_has
     await storage.insert("m", CHARGE, "{}", CHARGE)
     await storage.insert("n", CHARGE)
     _, out, _ = await explain("ch_1")
-    numbers = [int(number) for number in re.findall(r"number (\d+)\n", out)]
+    numbers = [int(number) for number in re.findall(r"seq (\d+)\n", out)]
     assert numbers == sorted(numbers)
     assert len(numbers) == 3
     assert (await told(explain, "ch_1", "--merchant", "n")).count("Event ") == 1
