@@ -15,7 +15,7 @@ SET ROLE webhook_owner;
 
 -- 1. State: which schema this is
 
--- One row: which schema this is, which daemons it serves, and the switch that pauses everything.
+-- One row: which schema this is, which daemons it serves, the switch that pauses everything, and what requests are called by.
 CREATE TABLE webhook.state (
     is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT state_has_one_row CHECK (is_only),
     schema_version integer NOT NULL,
@@ -24,9 +24,14 @@ CREATE TABLE webhook.state (
     has_charge_index boolean NOT NULL DEFAULT true,
     installation text CONSTRAINT installation_has_1_to_63_plain_characters CHECK (installation ~ '^[a-z0-9._-]{1,63}$'),
     system_identifier bigint,
-    has_feed_index boolean NOT NULL DEFAULT false
+    has_feed_index boolean NOT NULL DEFAULT false,
+    header_prefix text NOT NULL DEFAULT 'Service-' CONSTRAINT header_prefix_is_of_letters_digits_and_hyphens
+    CHECK (header_prefix ~ '^[A-Za-z][A-Za-z0-9-]{0,30}-$' AND header_prefix !~* '^webhook-'),
+    user_agent text CONSTRAINT user_agent_is_a_line_of_ascii CHECK (user_agent ~ '^[!-~]([ -~]{0,254}[!-~])?$'),
+    signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
+    CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (20, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (21, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -56,6 +61,54 @@ BEGIN
         jsonb_build_object('installation', adopted.installation, 'system_identifier', adopted.system_identifier)
     );
     RETURN true;
+END
+$$;
+
+-- Have requests called otherwise: null leaves a name as it is, and an empty User-Agent is each program's own. Older programs
+-- know the first names alone: they are refused while there are others, and nothing is changed while one of their dispatchers
+-- works. Returns which do.
+CREATE FUNCTION webhook.set_names(header_prefix text, user_agent text, signatures text[], set_by text) RETURNS text[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    known webhook.state;
+    named webhook.state;
+    older text[];
+BEGIN
+    SELECT state.* INTO STRICT known FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    named := known;
+    named.header_prefix := coalesce($1, known.header_prefix);
+    named.user_agent := nullif(coalesce($2, known.user_agent), '');
+    named.signatures := coalesce($3, known.signatures);
+    IF named.header_prefix = 'Service-' AND named.user_agent IS NULL AND named.signatures = '{service}' THEN
+        IF known.compatible_from = 21 THEN
+            named.compatible_from := CASE WHEN EXISTS (SELECT FROM webhook.api_key) THEN 6 ELSE 1 END;
+        END IF;
+    ELSE
+        SELECT array_agg(format('%s (%s)', dispatcher.host, dispatcher.version) ORDER BY dispatcher.owner) INTO older
+        FROM webhook.dispatcher
+        WHERE dispatcher.schema_version < 21 AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds';
+        IF older IS NOT NULL THEN
+            RETURN older;
+        END IF;
+        named.compatible_from := greatest(known.compatible_from, 21);
+    END IF;
+    UPDATE webhook.state SET
+        header_prefix = named.header_prefix,
+        user_agent = named.user_agent,
+        signatures = named.signatures,
+        compatible_from = named.compatible_from
+    WHERE state.is_only;
+    INSERT INTO webhook.audit (person, action, before, after)
+    VALUES (
+        set_by, 'names set',
+        jsonb_build_object(
+            'header_prefix', known.header_prefix, 'user_agent', known.user_agent, 'signatures', known.signatures
+        ),
+        jsonb_build_object(
+            'header_prefix', named.header_prefix, 'user_agent', named.user_agent, 'signatures', named.signatures
+        )
+    );
+    RETURN '{}';
 END
 $$;
 
@@ -675,6 +728,7 @@ CREATE INDEX lost_event_noted ON webhook.lost_event (noted_at);
 
 -- A dispatcher as it noted itself last, every ten seconds; one that ends removes its row. Reasons: why it is not ready;
 -- faults: of its own, in words. Settings: those that are not as they are by default, as text by name; without secrets.
+-- Schema version: what it is written for; those of 20 and before do not say it.
 CREATE TABLE webhook.dispatcher (
     owner text COLLATE "C" PRIMARY KEY,
     host text NOT NULL,
@@ -686,7 +740,8 @@ CREATE TABLE webhook.dispatcher (
     is_ready boolean NOT NULL,
     reasons text[] NOT NULL,
     faults text[] NOT NULL,
-    settings jsonb
+    settings jsonb,
+    schema_version integer NOT NULL DEFAULT 20
 ) WITH (fillfactor = 50);
 
 -- Attempts that were recorded, by all dispatchers together: what one had not noted yet when it was killed is missing.
@@ -2995,9 +3050,9 @@ GRANT INSERT, UPDATE, DELETE ON webhook.endpoint TO webhook_admin;
 -- The command line adds a sealing key that is missing. It replaces none: whoever could would have secrets sealed for himself.
 GRANT INSERT ON webhook.key_check, webhook.sealing_key TO webhook_admin;
 GRANT EXECUTE ON FUNCTION
-webhook.adopt_installation, webhook.withdraw_command, webhook.stop_command, webhook.read_sequences, webhook.only_reads,
-webhook.lock_held, webhook.create_api_key, webhook.revoke_api_key, webhook.add_account, webhook.set_account_password,
-webhook.set_account_role, webhook.set_account_disabled, webhook.create_sign_in_code
+webhook.adopt_installation, webhook.set_names, webhook.withdraw_command, webhook.stop_command, webhook.read_sequences,
+webhook.only_reads, webhook.lock_held, webhook.create_api_key, webhook.revoke_api_key, webhook.add_account,
+webhook.set_account_password, webhook.set_account_role, webhook.set_account_disabled, webhook.create_sign_in_code
 TO webhook_admin;
 
 -- Monitoring: no payload, and nothing of what merchants answered.

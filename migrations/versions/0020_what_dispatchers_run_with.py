@@ -7,5 +7,5 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Apply schema.sql, the whole schema in one file."""
-    run_sql_file("schema.sql")
+    """Apply the SQL file of the same name, the whole schema as it was then."""
+    run_sql_file(f"versions/{revision}.sql")

@@ -460,6 +460,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_installation": Question(()),
     "name_installation": Question(("'prod-eu1'",)),
     "adopt_installation": Question(("'prod-eu1'", "'somebody'")),
+    "read_names": Question(()),
+    "set_names": Question(("'Acme-'", "''", "'{service}'", "'somebody'")),
     # inventory
     "read_roles": Question((), 10),
     "read_inventory": Question((), 100),
@@ -602,7 +604,7 @@ QUESTIONS: Mapping[str, Question] = {
     # heartbeat
     "note_dispatcher": Question(
         ("'d7'", "'h'", "'1'", "1", "1", "ARRAY[]::text[]", "ARRAY[]::text[]")
-        + ("ARRAY['delivered', 'timeout']", "ARRAY[1, 2]", "'{}'"),
+        + ("ARRAY['delivered', 'timeout']", "ARRAY[1, 2]", "'{}'", "21"),
         2,
     ),
     "remove_dispatcher": Question(("'d7'", "ARRAY['delivered', 'timeout']", "ARRAY[1, 2]"), 2),

@@ -122,6 +122,7 @@ KEPT = {
     "a dead dispatcher's note": (
         load("heartbeat")["note_dispatcher"]
         .text.replace("$10", "NULL")
+        .replace("$11", "21")
         .replace("$1", "'o'")
         .replace("$2", "'h'")
         .replace("$3", "'1'")

@@ -401,7 +401,7 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
     nobody = "no dispatcher is alive: nothing is delivered, unless one is just starting"
     assert nobody in await screen()
     idle, unready = (
-        PostgresHeartbeats(here.pool, name, "host-7", "1.2.3", {}) for name in ("idle", "unready")
+        PostgresHeartbeats(here.pool, name, "host-7", "1.2.3", 21, {}) for name in ("idle", "unready")
     )
     await idle.note(Heartbeat(0, 0, [], [], {}))
     await unready.note(Heartbeat(2, 0, ["no key", "no schema"], ["clock"], {}))

@@ -13,6 +13,7 @@ from webhook_dispatcher.app import run
 from webhook_dispatcher.domain.ports import Heartbeat
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats, forget_noted
+from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 RETENTION = timedelta(days=31)
 NOTED = "SELECT outcome, sum(attempts)::bigint FROM webhook.attempts_by_minute GROUP BY outcome"
@@ -29,7 +30,8 @@ async def noted(storage: StorageHarness) -> dict[str, int]:
 async def test_two_daemons_add_up_and_each_has_its_row(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 2, PATIENCE) as pool:
         first, second = [
-            PostgresHeartbeats(pool, owner, "host", "1.0", {"WEBHOOK_LEASE": "PT1M"}) for owner in ("a", "b")
+            PostgresHeartbeats(pool, owner, "host", "1.0", SCHEMA_VERSION, {"WEBHOOK_LEASE": "PT1M"})
+            for owner in ("a", "b")
         ]
         await first.note(beat(delivered=5, timeout=1))
         started_at = await storage.db.fetchval("SELECT started_at FROM webhook.dispatcher WHERE owner = 'a'")
@@ -49,14 +51,14 @@ async def test_settings_are_noted_that_are_no_text_of_the_database(storage: Stor
     """A path may be any bytes, which Python has as halves of surrogate pairs, and a database be of ASCII."""
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
         settings = {"WEBHOOK_DATA_DIR": "/srv/\udcff/J\xfcrgen"}
-        await PostgresHeartbeats(pool, "a", "host", "1.0", settings).note(beat(delivered=1))
+        await PostgresHeartbeats(pool, "a", "host", "1.0", SCHEMA_VERSION, settings).note(beat(delivered=1))
     told = await storage.db.fetchval("SELECT settings ->> 'WEBHOOK_DATA_DIR' FROM webhook.dispatcher")
     assert told == r"/srv/\udcff/J\xfcrgen"
 
 
 async def test_one_that_ends_leaves_its_attempts_and_no_row(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        leaving = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})
+        leaving = PostgresHeartbeats(pool, "a", "host", "1.0", SCHEMA_VERSION, {"WEBHOOK_LEASE": "PT1M"})
         await leaving.note(beat(delivered=1))
         await leaving.remove({"delivered": 2})
     assert await storage.db.fetchval("SELECT count(*) FROM webhook.dispatcher") == 0
@@ -65,7 +67,7 @@ async def test_one_that_ends_leaves_its_attempts_and_no_row(storage: StorageHarn
 
 async def test_how_far_numbers_are_is_noted_once_a_minute(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        noting = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})
+        noting = PostgresHeartbeats(pool, "a", "host", "1.0", SCHEMA_VERSION, {"WEBHOOK_LEASE": "PT1M"})
         await noting.note(beat())
         *_, last = await storage.insert("m", "{}", "{}", "{}")
         await storage.db.execute("UPDATE webhook.seq_by_minute SET minute = minute - interval '1 minute'")
@@ -98,7 +100,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(storage: StorageHarness
 async def test_a_note_writes_little(storage: StorageHarness) -> None:
     """Whole pages, written after a checkpoint, apart: they are the price of any change."""
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        noting = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})
+        noting = PostgresHeartbeats(pool, "a", "host", "1.0", SCHEMA_VERSION, {"WEBHOOK_LEASE": "PT1M"})
         for _ in range(3):
             await noting.note(beat(delivered=100, timeout=3, status=5))
         before = await storage.db.fetchval("SELECT pg_current_wal_insert_lsn()")
@@ -134,7 +136,7 @@ async def test_a_daemon_notes_itself_and_is_gone_when_it_ends(
 @pytest.mark.parametrize("text", ["\N{SNOWMAN}", "'; DROP TABLE webhook.dispatcher; --"])
 async def test_whatever_is_wrong_can_be_noted(storage: StorageHarness, text: str) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        await PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"}).note(
+        await PostgresHeartbeats(pool, "a", "host", "1.0", SCHEMA_VERSION, {"WEBHOOK_LEASE": "PT1M"}).note(
             Heartbeat(0, 0, [text], [text], {})
         )
     row = await row_of(storage.db)

@@ -203,7 +203,9 @@ class Daemon:
             upkeep=PostgresUpkeep(upkeep),
             suspensions=PostgresSuspensions(upkeep),
             notices=PostgresNotices(upkeep),
-            heartbeats=PostgresHeartbeats(upkeep, self._owner, host, __version__, published(settings)),
+            heartbeats=PostgresHeartbeats(
+                upkeep, self._owner, host, __version__, schema.SCHEMA_VERSION, published(settings)
+            ),
             note_lost=partial(lost.note, upkeep),
             sender=sender,
             guard=guard,

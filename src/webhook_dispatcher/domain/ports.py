@@ -31,6 +31,7 @@ from webhook_dispatcher.domain.command import (
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.mass_command import MassTransaction
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
@@ -504,6 +505,10 @@ class Upkeep(Protocol):
 
     async def check_schema(self) -> None:
         """Raise SchemaMismatch when the schema does not serve this program."""
+        ...
+
+    async def read_names(self) -> Names:
+        """Return what requests are called by."""
         ...
 
     async def make_partitions(self, days_ahead: int) -> int:

@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.mass_command import Preview
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
@@ -167,6 +168,16 @@ class Administration:
     async def adopt_installation(self, name: str, adopted_by: str) -> None:
         """Let the database belong to an installation."""
         await installation.adopt(self.connection, name, adopted_by)
+
+    async def read_names(self) -> Names:
+        """Return what requests are called by."""
+        return await installation.read_names(self.connection)
+
+    async def set_names(
+        self, prefix: str | None, user_agent: str | None, signatures: Sequence[str] | None
+    ) -> Sequence[str]:
+        """Have requests called otherwise, as `installation.set_names`; returns what stands against it."""
+        return await installation.set_names(self.connection, prefix, user_agent, signatures, self.person)
 
     async def verify_keys(self, keyring: Keyring) -> None:
         """Raise ConfigurationError if one of our keys is not the one that its id stands for."""
@@ -365,6 +376,12 @@ class Administration:
         """Return the database's time, or the instant that long ago."""
         instant: datetime = (await self._rows("database_time", ago))[0]["instant"]
         return instant
+
+    async def read_secret(self, merchant_id: str) -> SealedSecret | None:
+        """Return the sealed secret that signs what is sent to a merchant, the newest."""
+        with translated():
+            row = await self.connection.fetchrow(load("claiming")["read_endpoints"].text, [merchant_id])
+        return SealedSecret(row["key_id"], row["secret"]) if row is not None else None
 
     async def read_sealed_secrets(self, after_merchant: str, limit: int) -> list[StoredSecrets]:
         """Return the sealed secrets that sign, in order of merchant."""

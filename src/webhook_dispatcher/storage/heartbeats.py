@@ -16,12 +16,19 @@ _STATEMENTS = load("heartbeat")
 class PostgresHeartbeats:
     """Implements domain.ports.Heartbeats on a pool, for one daemon.
 
-    owner: as its lanes name it. settings: that others may read, by name.
+    owner: as its lanes name it. schema_version: it is written for. settings: that others may read, by name.
     """
 
     def __init__(
-        self, pool: asyncpg.Pool, owner: str, host: str, version: str, settings: Mapping[str, str]
+        self,
+        pool: asyncpg.Pool,
+        owner: str,
+        host: str,
+        version: str,
+        schema_version: int,
+        settings: Mapping[str, str],
     ) -> None:
+        self._schema_version = schema_version
         self._pool = pool
         self._owner = owner
         self._host = host
@@ -45,6 +52,7 @@ class PostgresHeartbeats:
                 list(beat.attempts),
                 list(beat.attempts.values()),
                 self._settings,
+                self._schema_version,
             )
 
     async def remove(self, attempts: Mapping[str, int]) -> None:

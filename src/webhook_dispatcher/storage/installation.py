@@ -6,7 +6,7 @@ an upgrade and a restore change it, a copy of the server's files does not.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch, StatementRefused
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.storage.connection import as_owner, translated
 from webhook_dispatcher.storage.statements import load
 
@@ -69,6 +70,31 @@ async def read(connection: Connection) -> Installation:
     if row is None:
         raise SchemaMismatch("the schema was not migrated to its end")
     return Installation(row["installation"], row["system_identifier"], row["server_identifier"])
+
+
+async def read_names(connection: Connection) -> Names:
+    """Return what requests are called by; SchemaMismatch where it was not migrated to its end."""
+    row = await _row(connection, "read_names")
+    if row is None:
+        raise SchemaMismatch("the schema was not migrated to its end")
+    return Names(row["header_prefix"], row["user_agent"], tuple(row["signatures"]))
+
+
+async def set_names(
+    connection: Connection,
+    prefix: str | None,
+    user_agent: str | None,
+    signatures: Sequence[str] | None,
+    set_by: str | None,
+) -> Sequence[str]:
+    """Have requests called otherwise; None leaves a name as it is, and an empty User-Agent is our own.
+
+    Returns the older dispatchers that work, and would not know: nothing was changed then.
+    """
+    older: Sequence[str] = (await _row(connection, "set_names", prefix, user_agent, signatures, set_by))[
+        "older"
+    ]
+    return older
 
 
 async def read_owed(connection: Connection) -> Backlog:

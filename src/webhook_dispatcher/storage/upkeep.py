@@ -11,10 +11,11 @@ from datetime import UTC, date, datetime, time, timedelta
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.ports import Corrected, Dropped, LongestWaits, OldestSearch, Owed
 from webhook_dispatcher.domain.sealing import by_public_half, opened_by
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage import heartbeats, keys, numbers, schema
+from webhook_dispatcher.storage import heartbeats, installation, keys, numbers, schema
 from webhook_dispatcher.storage.api import expiry as api_expiry
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.console import expiry as console_expiry
@@ -54,6 +55,9 @@ class PostgresUpkeep:
         if started_at != self._numbered_since:
             await numbers.check(self._pool)
             self._numbered_since = started_at
+
+    async def read_names(self) -> Names:
+        return await installation.read_names(self._pool)
 
     async def make_partitions(self, days_ahead: int) -> int:
 

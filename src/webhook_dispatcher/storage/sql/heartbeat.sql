@@ -12,14 +12,16 @@
 -- $8 outcomes text[]
 -- $9 attempts bigint[]
 -- $10 settings jsonb
+-- $11 schema_version integer; what it is written for
 -- none: always
 WITH noted AS (
     INSERT INTO webhook.dispatcher AS known (
         owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults,
-        settings
+        settings, schema_version
     )
     VALUES (
-        $1, $2, $3, statement_timestamp(), statement_timestamp(), $4, $5, cardinality($6::text[]) = 0, $6, $7, $10
+        $1, $2, $3, statement_timestamp(), statement_timestamp(), $4, $5, cardinality($6::text[]) = 0, $6, $7, $10,
+        $11
     )
     ON CONFLICT (owner) DO UPDATE SET
         beat_at = excluded.beat_at,
