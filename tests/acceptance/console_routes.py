@@ -8,6 +8,7 @@ from webhook_dispatcher.console.calls import AnyRoute
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.console.table import Parts, table
 from webhook_dispatcher.diagnosis.explanation import Rules
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.api.database import Database
@@ -33,6 +34,7 @@ def routes() -> list[AnyRoute]:
                 installation=None,
                 is_by_proxy=False,
                 readiness=list,
+                names=Names,
             )
         )
     )

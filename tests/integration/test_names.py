@@ -80,8 +80,8 @@ async def test_the_first_name_of_ones_own_keeps_older_programs_out_until_it_is_t
         assert await admin.read_names() == FIRST_NAMES
         # What a later migration demands stays.
         await db.execute("UPDATE webhook.state SET compatible_from = 99")
-        for names in (("Acme-", None, None), RESET):
-            await set_names(admin, *names)
+        for again in (("Acme-", None, None), RESET):
+            await set_names(admin, *again)
             assert await db.fetchval(COMPATIBLE) == 99
 
 

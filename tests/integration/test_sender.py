@@ -14,13 +14,14 @@ from tests.network import misbehaviour as m
 from tests.network.raw_receiver import OK, Behaviour, RawReceiver, Request, answering
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Outcome
+from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 LOOPBACK = EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True)
 HEADERS = {"Content-Type": "application/json; charset=utf-8", "Service-Event-Type": "charge.created"}
 BODY = b'{"data":{"object":{}}}'
-QUICK = 0.3
+QUICK, HOUR = 0.3, timedelta(hours=1)
 ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n"
 
 
@@ -53,6 +54,15 @@ async def test_request_carries_exactly_what_the_contract_says(sender: Sender) ->
         "accept-encoding": "identity",
         "content-length": str(len(BODY)),
     }
+
+
+@pytest.mark.parametrize("kind", [Sender, AiohttpSender])
+async def test_a_user_agent_of_the_requests_own_is_the_only_one(kind: type[Sender | AiohttpSender]) -> None:
+    async with RawReceiver(answering(OK)) as receiver, kind(Guard(LOOPBACK), HOUR, "ours/1") as sender:
+        for headers in ({**HEADERS, "User-Agent": "Acme/2"}, HEADERS):
+            assert await sender.post(receiver.url(), headers, BODY) == Answer(200)
+    assert [request.head.lower().count(b"user-agent") for request in receiver.requests] == [1, 1]
+    assert [request.headers["user-agent"] for request in receiver.requests] == ["Acme/2", "ours/1"]
 
 
 @pytest.mark.parametrize("behave", [m.pours(ENDLESS), m.drips(ENDLESS)], ids=["pours", "drips"])

@@ -27,8 +27,9 @@ from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Nothing
 from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.domain.rate_limit import RateLimits
-from webhook_dispatcher.domain.signing import Secret, signature
+from webhook_dispatcher.domain.signing import Secret, signature, standard_headers
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.web.router import PARAMETER
 
@@ -134,14 +135,17 @@ def test_what_clients_are_generated_from_says_all_they_need() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_a_receiver_is_sent_is_as_the_document_says(count: int) -> None:
+@pytest.mark.parametrize("names", [FIRST_NAMES, Names("Acme-", None, ("service", "standard"))])
+def test_what_a_receiver_is_sent_is_as_the_document_says(count: int, names: Names) -> None:
     event = Event(
         1, UUID(int=1), "m1", "charge.created", datetime(2026, 11, 20, tzinfo=UTC), b'{"id":"ch_1"}'
     )
     secrets = tuple(Secret.from_random(bytes([number] * 32)) for number in range(count))
-    sent = event.headers(signature(event.body(), secrets, 1_766_000_000))
+    sent = event.headers(signature(event.body(), secrets, 1_766_000_000), names)
+    if names.has_standard:
+        sent |= standard_headers(str(event.id), event.body(), secrets, 1_766_000_000)
     del sent["Content-Type"]  # an OpenAPI document names it with the body
-    webhook = DOCUMENT["webhooks"]["event"]["post"]
+    webhook = made.document(OPERATIONS, names)["webhooks"]["event"]["post"]
     schemas = {each["name"]: each["schema"] for each in webhook["parameters"]}
     assert schemas.keys() == sent.keys()
     assert all(jsonschema_rs.is_valid(schemas[name], value) for name, value in sent.items())
@@ -272,3 +276,14 @@ async def test_the_document_is_made_once_when_somebody_asks_for_it() -> None:
     assert made > 0
     assert await shown.handler(head, Nothing()) == first
     assert operations.walks == made
+
+
+async def test_the_document_is_made_anew_when_events_are_sent_by_other_names() -> None:
+    names = [Names()]
+    as_json, as_page = published(OPERATIONS, lambda: names[-1])
+    headers = CIMultiDictProxy(CIMultiDict[str]())
+    head = Head(as_json, {}, "r1", "en", headers, "/openapi.json", IPv4Address("192.0.2.1"))
+    for prefix in ("Acme-", "Service-"):
+        names.append(Names(prefix))
+        assert f"{prefix}Signature".encode() in (await as_json.handler(head, Nothing())).data
+        assert (await as_page.handler(head, Nothing())).data.startswith(b"<!doctype html>")

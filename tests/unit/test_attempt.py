@@ -11,14 +11,16 @@ from tests.unit.builders import KEYRING, NOW, SECRET, make_endpoint, make_event
 from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from tests.unit.loop_turns import until
+from webhook_dispatcher.dispatch import attempt as attempting
 from webhook_dispatcher.dispatch.attempt import KEY_REPORT_TIME, Attempter
 from webhook_dispatcher.dispatch.health.lanes import Health
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import SAMPLES, TEST_EVENT_TYPE, Event, FailedReason, State, Trigger
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import Secret, signature, standard_headers
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, may_always
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -268,3 +270,37 @@ async def test_an_attempt_ends_as_long_after_its_start_as_it_took(harness: Attem
     attempt = (await harness.attempt(make_event(5))).attempt
     assert attempt is not None
     assert (attempt.duration_ms, attempt.finished_at - attempt.started_at) == (6000, timedelta(seconds=6))
+
+
+async def test_the_names_that_were_set_last_are_heeded_and_logged_once(harness: AttempterHarness) -> None:
+    acme, event = Names("Acme-", "Acme/2", ("service", "standard")), make_event(5)
+    with capture_logs() as logs:
+        for _ in range(2):
+            harness.attempter.call_by(acme)
+    assert [line["event"] for line in logs] == ["names.changed"]
+    secrets, stamp = (Secret.from_random(bytes(range(32))), SECRET), int(harness.clock.unix())
+    await harness.attempter.attempt(event, 9, False, make_endpoint(), secrets, may_always)
+    [(_, headers, body)] = harness.sender.sent
+    assert headers == {
+        "Content-Type": "application/json; charset=utf-8",
+        "Acme-Event-Id": str(event.id),
+        "Acme-Event-Type": event.type,
+        "Acme-Signature": signature(body, secrets, stamp),
+        "User-Agent": "Acme/2",
+        **standard_headers(str(event.id), body, secrets, stamp),
+    }
+    assert "webhook-signature" in headers
+
+
+async def test_a_standard_signature_that_does_not_verify_is_a_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = AttempterHarness(Answer(401))
+    harness.attempter.call_by(Names(signatures=("service", "standard")))
+    wrong = {"webhook-id": "i", "webhook-timestamp": "1", "webhook-signature": "v1,AAAA"}
+    monkeypatch.setattr(attempting, "standard_headers", lambda *_: wrong)
+    secret = (Secret.from_random(bytes(range(32))),)
+    assert (
+        await harness.attempter.attempt(make_event(5), 9, False, make_endpoint(), secret, may_always) is None
+    )
+    assert harness.attempter._own_faults.signer_is_broken

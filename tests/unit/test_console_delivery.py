@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.test_timeline import DELIVERY
 from webhook_dispatcher.console.pages.delivery import headers_of
 from webhook_dispatcher.domain.event import SAMPLES
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.version import USER_AGENT
 
 
@@ -24,3 +25,18 @@ def test_the_head_of_a_request_is_shown_with_the_form_of_its_signature() -> None
         for charge in (b"{}", SAMPLES["charge.failed"])
     ]
     assert sent == ["webhook.test", "charge.failed"]
+
+
+def test_the_head_is_called_by_the_installations_names() -> None:
+    names = Names("Acme-", "Acme/2", ("service", "standard"))
+    assert dict(headers_of(DELIVERY, None, names=names)) == {
+        "POST": "-",
+        "User-Agent": "Acme/2",
+        "Content-Type": "application/json; charset=utf-8",
+        "Acme-Event-Id": str(DELIVERY.event_id),
+        "Acme-Event-Type": "charge.created",
+        "Acme-Signature": "t=…,v1=…",
+        "webhook-id": str(DELIVERY.event_id),
+        "webhook-timestamp": "…",
+        "webhook-signature": "v1,…",
+    }

@@ -3,10 +3,17 @@
 import hashlib
 import hmac
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook_dispatcher.domain.signing import Secret, is_signed, signature
+from webhook_dispatcher.domain.signing import (
+    Secret,
+    is_signed,
+    is_standard_signed,
+    signature,
+    standard_headers,
+)
 
 FIRST = Secret("whsec_test_secret_of_some_length")
 SECOND = Secret("whsec_" + "b" * 43)
@@ -39,3 +46,56 @@ def test_what_is_signed_well_verifies_and_nothing_else(body: bytes, texts: list[
     assert not is_signed(body, header.replace("t=1", "t=2"), secrets)
     assert not is_signed(body, header[:-1], secrets)
     assert not is_signed(body, header, (*secrets, FIRST))
+
+
+STANDARD = Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+"""Of the published libraries' own tests, with what they sign."""
+STANDARD_SIGNED = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+MESSAGE, TEST = "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}'
+
+
+def test_the_standard_signature_is_the_published_one_and_of_each_secret_that_has_a_key() -> None:
+    headers = standard_headers(MESSAGE, TEST, (STANDARD,), 1614265330)
+    assert headers == {
+        "webhook-id": MESSAGE,
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": STANDARD_SIGNED,
+    }
+    other = Secret.from_random(bytes(range(32)))
+    both = standard_headers(MESSAGE, TEST, (other, FIRST, STANDARD), 1614265330)["webhook-signature"]
+    alone = standard_headers(MESSAGE, TEST, (other,), 1614265330)["webhook-signature"]
+    assert both == f"{alone} {STANDARD_SIGNED}"
+    assert standard_headers(MESSAGE, TEST, (FIRST,), 1614265330) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "whsec_" + "-_" * 21 + "A",  # url-safe, as they were made earlier
+        "whsec_" + "A" * 43,  # without padding
+        "whsec_" + "A" * 42 + "B=",  # bits beyond the last byte
+        "whsec_" + "A" * 20 + "\n" + "A" * 23 + "=",
+        "whsec_" + "A" * 40 + "é===",
+        "sk_" + "A" * 43 + "=",
+        "A" * 43 + "=",
+        "whsec_whsec_" + "A" * 43 + "=",
+    ],
+)
+def test_what_is_no_standard_base64_behind_the_prefix_has_no_standard_key(text: str) -> None:
+    assert Secret(text).standard_key is None
+
+
+@given(st.binary(min_size=24, max_size=64))
+def test_every_secret_that_we_make_has_a_standard_key(random: bytes) -> None:
+    assert Secret.from_random(random).standard_key == random
+
+
+def test_a_standard_signature_verifies_as_it_was_signed_and_no_other_does() -> None:
+    secrets = (Secret.from_random(bytes(range(64))), FIRST, STANDARD)
+    headers = standard_headers(MESSAGE, TEST, secrets, 1614265330)
+    assert is_standard_signed(TEST, headers, secrets)
+    assert is_standard_signed(TEST, {}, secrets), "there is none to be wrong"
+    assert not is_standard_signed(TEST + b" ", headers, secrets)
+    assert not is_standard_signed(TEST, headers, secrets[:2])
+    for name, value in headers.items():
+        assert not is_standard_signed(TEST, {**headers, name: f"{value}0"}, secrets)

@@ -24,6 +24,7 @@ from webhook_dispatcher.dispatch.upkeep import (
 )
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.ports import Corrected, Dropped, LongestWaits, OldestSearch, Owed
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -46,6 +47,7 @@ class FakeUpkeep:
         self.needed = {"k1"}
         self.wrong: frozenset[str] = frozenset()
         self.mismatch: SchemaMismatch | None = None
+        self.names = Names("Acme-")
         self.is_away = False
         self.is_published = True
         self.pages: list[Corrected] = []
@@ -53,6 +55,9 @@ class FakeUpkeep:
     async def check_schema(self) -> None:
         if self.mismatch is not None:
             raise self.mismatch
+
+    async def read_names(self) -> Names:
+        return self.names
 
     async def make_partitions(self, days_ahead: int) -> int:
         self.done.append(("make", days_ahead))
@@ -209,13 +214,13 @@ async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at(upk
     assert shown(metrics, "pending") == 3
 
 
-async def test_a_schema_that_no_longer_serves_us_is_told() -> None:
-    upkeep, told = FakeUpkeep(), list[SchemaMismatch]()
-    await check_schema(upkeep, told.append)
-    assert told == []
+async def test_a_schema_that_no_longer_serves_us_is_told_and_names_while_it_does() -> None:
+    upkeep, told, names = FakeUpkeep(), list[SchemaMismatch](), list[Names]()
+    await check_schema(upkeep, told.append, names.append)
+    assert (told, names) == ([], [upkeep.names])
     upkeep.mismatch = SchemaMismatch("too new")
-    await check_schema(upkeep, told.append)
-    assert told == [upkeep.mismatch]
+    await check_schema(upkeep, told.append, names.append)
+    assert (told, names) == ([upkeep.mismatch], [upkeep.names])
 
 
 class Lanes(FakeClaims):

@@ -23,6 +23,7 @@ from webhook_dispatcher.api.pipeline import Pipeline
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.api.database import Share
@@ -70,19 +71,20 @@ def compose(
     egress: EgressPolicy,
     upstream: str | None = None,
     has_feed: bool = True,
+    names: Callable[[], Names] = Names,
 ) -> Parts:
     """Put together what answers requests; pools: one for each database, by its name.
 
-    has_feed: whether merchants can read their events in order.
+    has_feed: whether merchants can read their events in order. names: by which events are sent.
     """
     databases = Databases(pools)
     operations, admission = table(databases, limits, Guard(egress), has_feed), ByToken(databases, limits)
     if upstream is None:
-        return Parts((*operations, *published(operations)), admission)
+        return Parts((*operations, *published(operations, names)), admission)
     forwarding = forwarded.Forwarding(Upstream(upstream, forwarded.CODES, USER_AGENT, timeout=UPSTREAM_TIME))
     once_upstream = OnceUpstream(forwarding.forward, UPSTREAM_TIME + CLAIM_MARGIN)
     operations = forwarded.instead(operations, forwarded.operations(once_upstream.once))
-    return Parts((*operations, *published(operations)), admission, forwarding)
+    return Parts((*operations, *published(operations, names)), admission, forwarding)
 
 
 class Program(Running):
@@ -128,7 +130,7 @@ class Program(Running):
 
     async def _compose(self, pools: Pools) -> Parts:
         chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools, pools.values()))
-        return compose(pools, chosen.limits, chosen.egress, chosen.upstream, any(has_feed))
+        return compose(pools, chosen.limits, chosen.egress, chosen.upstream, any(has_feed), self.names)
 
 
 async def _has_feed(name: str | None, pool: Connections) -> bool:

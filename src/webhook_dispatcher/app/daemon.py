@@ -66,6 +66,7 @@ from webhook_dispatcher.domain.errors import (
     StorageError,
     StorageUnavailable,
 )
+from webhook_dispatcher.domain.names import FIRST_NAMES
 from webhook_dispatcher.domain.ports import LongestWaits, Sender
 from webhook_dispatcher.domain.record import Sent
 from webhook_dispatcher.settings import Settings
@@ -116,6 +117,7 @@ class Daemon:
         self._pause: OperatorPause | None = None
         self._instance: Instance | None = None
         self._installation: str | None = None
+        self._names = FIRST_NAMES
         self._has_waited = False
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
         self.metrics = Metrics(__version__, shard=settings.shard_name)
@@ -235,6 +237,7 @@ class Daemon:
                 if self._settings.response_excerpt:
                     await schema.check_encoding(pool)
                 await self._verify_installation(pool)
+                self._names = await installation.read_names(pool)
                 await self._verify_keys(pool)
             except StorageUnavailable as error:
                 database = describe(self._settings.database_dsn())
@@ -285,7 +288,7 @@ class Daemon:
         self._pause = instruments.pause
         if self._has_waited:
             self._outage.came_back()
-        self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
+        self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments, self._names)
         self._recorder = Recorder(records, instruments, settings.lease, trusted)
         self._dispatcher = Dispatcher(
             claims,
@@ -331,7 +334,7 @@ class Daemon:
                 ENDPOINT_WAIT,
             ),
         )
-        schema_check = partial(check_schema, upkeep, self._end_for)
+        schema_check = partial(check_schema, upkeep, self._end_for, self._attempter.call_by)
         sealing = partial(confirm_sealing_key, upkeep, keyring)
         self._pulse = Pulse(
             heartbeats,

@@ -78,6 +78,7 @@ class Program(Running):
             installation=self._options.installation,
             is_by_proxy=front.proxy_header is not None,
             readiness=self.readiness,
+            names=self.names,
         )
         renderer = Renderer(static, self._clock, self._options.installation)
         authenticator, overviews = Authenticator(Sessions(database)), Overviews(database)

@@ -28,6 +28,7 @@ from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import Commands
@@ -46,7 +47,10 @@ OPERATOR = Role.OPERATOR
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What pages are made with. readiness: what stands in the way of answering."""
+    """What pages are made with. readiness: what stands in the way of answering.
+
+    names: by which events are sent.
+    """
 
     database: Database
     clock: Clock
@@ -58,6 +62,7 @@ class Parts:
     installation: str | None
     is_by_proxy: bool
     readiness: Callable[[], Sequence[str]]
+    names: Callable[[], Names]
 
 
 def table(parts: Parts) -> Sequence[AnyRoute]:
@@ -67,9 +72,9 @@ def table(parts: Parts) -> Sequence[AnyRoute]:
     deliveries, merchants, hasher = Deliveries(database), Merchants(database), PasswordHasher()
     signing = Signing(sessions, hasher, parts.is_by_proxy)
     acts = ActPages(Previews(database), actions, parts.clock, len(parts.rules.schedule.delays))
-    delivery = DeliveryPages(Stories(database), commands, actions, parts.rules)
+    delivery = DeliveryPages(Stories(database), commands, actions, parts.rules, parts.names)
     merchant_list = MerchantList(merchants)
-    merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard)
+    merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard, parts.names)
     command = CommandPages(commands, actions, parts.clock)
     health = HealthPage(Healths(database), parts.clock, parts.guard, parts.installation, parts.settings)
     account = AccountPages(sessions, hasher)

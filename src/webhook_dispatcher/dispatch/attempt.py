@@ -7,7 +7,7 @@ Three kinds of rows are not sent: the merchant has no endpoint, its secret canno
 key), or the row itself breaks a rule (Event.fault).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,10 +17,18 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signature
+from webhook_dispatcher.domain.signing import (
+    Keyring,
+    Secret,
+    is_signed,
+    is_standard_signed,
+    signature,
+    standard_headers,
+)
 from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, Outcome, judge, may_always
 
 DOUBT_SIGNATURE = frozenset((400, 401, 403))
@@ -54,6 +62,7 @@ class Hold:
 class Attempter:
     """Makes attempts and turns them into records.
 
+    names: what requests are called by, from the next one on.
     missing_keys, unopened: when each key was last missing, and when each merchant's secret last did not open
         although its key is there, for a delivery that waits (clock reading in seconds).
     """
@@ -64,7 +73,9 @@ class Attempter:
         keyring: Keyring,
         schedule: Schedule,
         instruments: Instruments,
+        names: Names = FIRST_NAMES,
     ) -> None:
+        self.names = names
         self._sender = sender
         self._keyring = keyring
         self.schedule = schedule
@@ -79,6 +90,17 @@ class Attempter:
         self.missing_keys: dict[str, float] = {}
         self.unopened: dict[str, float] = {}
         self.in_flight = 0
+
+    def call_by(self, names: Names) -> None:
+        """Have requests called by these names from now on."""
+        if names != self.names:
+            self.names = names
+            _log.info(
+                "names.changed",
+                header_prefix=names.header_prefix,
+                user_agent=names.user_agent,
+                kinds=names.signatures,
+            )
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
         """Open an endpoint's secrets, newest first. UnopenedSecret, or UnknownKey: it is logged once."""
@@ -176,11 +198,14 @@ class Attempter:
         if (fault := event.fault) is not None:
             return Failure(Outcome.UNSENDABLE, fault)
         body = event.body()
-        signed = signature(body, secrets, int(self._clock.unix()))
-        if self._own_faults.signer_is_broken and not is_signed(body, signed, secrets):
+        names, unix_seconds = self.names, int(self._clock.unix())
+        headers = event.headers(signature(body, secrets, unix_seconds), names)
+        if names.has_standard:
+            headers |= standard_headers(str(event.id), body, secrets, unix_seconds)
+        if self._own_faults.signer_is_broken and not _is_signed(body, headers, names, secrets):
             return _BADLY_SIGNED
-        result = await self._sender.post(endpoint.url, event.headers(signed), body, may_send)
-        if result.status in DOUBT_SIGNATURE and not is_signed(body, signed, secrets):
+        result = await self._sender.post(endpoint.url, headers, body, may_send)
+        if result.status in DOUBT_SIGNATURE and not _is_signed(body, headers, names, secrets):
             return _BADLY_SIGNED
         return result
 
@@ -214,6 +239,11 @@ class Attempter:
         if state is None:
             due_at = event.scheduled_at if delay is None else attempt.finished_at + delay
         return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
+
+
+def _is_signed(body: bytes, headers: Mapping[str, str], names: Names, secrets: tuple[Secret, ...]) -> bool:
+    is_right = is_signed(body, headers[names.signature], secrets)
+    return is_right and is_standard_signed(body, headers, secrets)
 
 
 def finish_unsent(event: Event, fence: int, is_retry: bool, reason: FailedReason, at: datetime) -> Record:

@@ -9,6 +9,7 @@ import structlog
 from webhook_dispatcher.dispatch.pace import Interval, sleep
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import SchemaMismatch
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.ports import OldestSearch, Upkeep
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -97,10 +98,13 @@ class Gauges:
         self.wrong_keys = wrong
 
 
-async def check_schema(upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None]) -> None:
-    """Tell when the schema does not serve this program any more."""
+async def check_schema(
+    upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None], call_by: Callable[[Names], None]
+) -> None:
+    """Tell when the schema does not serve this program any more, and else what requests are called by."""
     try:
         await upkeep.check_schema()
+        call_by(await upkeep.read_names())
     except SchemaMismatch as error:
         on_mismatch(error)
 

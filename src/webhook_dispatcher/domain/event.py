@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+
 CHARGE_TYPES = (
     "charge.created",
     "charge.succeeded",
@@ -54,8 +56,6 @@ KNOWN_TYPES = frozenset(EVENT_TYPES)
 """What this version can send; a newer one may know more."""
 CONTENT_TYPE = "application/json; charset=utf-8"
 """Of a body. JSON is always UTF-8, but Java's servlets read text as Latin-1 where no charset is named."""
-EVENT_ID_HEADER, EVENT_TYPE_HEADER = "Service-Event-Id", "Service-Event-Type"
-SIGNATURE_HEADER = "Service-Signature"
 _OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
@@ -132,14 +132,17 @@ class Event(NamedTuple):
             return "its object is not a JSON object of at most 256 KiB"
         return None
 
-    def headers(self, signature: str) -> dict[str, str]:
-        """Return the request's headers, but for those of HTTP itself (transport)."""
-        return {
+    def headers(self, signature: str, names: Names = FIRST_NAMES) -> dict[str, str]:
+        """Return the request's headers, but for those of HTTP itself (transport) and of Standard Webhooks."""
+        headers = {
             "Content-Type": CONTENT_TYPE,
-            EVENT_ID_HEADER: str(self.id),
-            EVENT_TYPE_HEADER: self.sent_type,
-            SIGNATURE_HEADER: signature,
+            names.event_id: str(self.id),
+            names.event_type: self.sent_type,
+            names.signature: signature,
         }
+        if names.user_agent is not None:
+            headers["User-Agent"] = names.user_agent
+        return headers
 
     def body(self) -> bytes:
         """Render the request body; the same bytes on every attempt."""

@@ -1,6 +1,7 @@
-"""Signing: the header, the secrets that sign, and the keys that these are sealed with.
+"""Signing: the headers, the secrets that sign, and the keys that these are sealed with.
 
-The header is Stripe's scheme (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`); source: contract 1.
+The service signature is Stripe's scheme (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`), the other
+one Standard Webhooks' (`v1,<base64>`, over `id.timestamp.body`); source: contract 1.
 Secrets are sealed with AES-256-GCM. The merchant id is associated data: a sealed secret moved to another
 merchant's row does not open. Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id beside it.
 Who has no keys seals with the public half of one (`domain.sealing`); the id then begins with `hpke1:`.
@@ -12,11 +13,13 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook_dispatcher.domain import sealing
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
+from webhook_dispatcher.domain.names import STANDARD_ID, STANDARD_SIGNATURE, STANDARD_TIMESTAMP
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -37,7 +40,7 @@ _BLOCK_BYTES = 64
 class Secret:
     """A signing secret that does not appear in repr, str, logs or tracebacks.
 
-    revealed: the whole secret string, the prefix included: that is the HMAC key.
+    revealed: the whole secret string, the prefix included: that is the service signature's HMAC key.
     """
 
     __slots__ = ("revealed",)
@@ -52,13 +55,24 @@ class Secret:
         """Make a secret of the published form out of 24 to 64 random bytes; ValueError for fewer or more.
 
         In standard base64, padded: what decodes a secret, as libraries of Standard Webhooks do, reads
-        another alphabet as other bytes or not at all. We never decode one.
+        another alphabet as other bytes or not at all.
         """
         if not MIN_RANDOM_BYTES <= len(random) <= MAX_RANDOM_BYTES:
             raise ValueError(
                 f"{MIN_RANDOM_BYTES} to {MAX_RANDOM_BYTES} random bytes are needed, not {len(random)}"
             )
         return cls(SECRET_PREFIX + base64.b64encode(random).decode())
+
+    @property
+    def standard_key(self) -> bytes | None:
+        """The key of Standard Webhooks: what follows the prefix; None where that is no standard base64."""
+        prefix = SECRET_PREFIX.encode()
+        try:
+            key = base64.b64decode(self.revealed.removeprefix(prefix), validate=True)
+        except ValueError:
+            return None
+        # Of what a sloppy encoder made, libraries make different things.
+        return key if self.revealed == prefix + base64.b64encode(key) else None
 
     def __repr__(self) -> str:
         return "Secret(hidden)"
@@ -221,6 +235,36 @@ def is_signed(body: bytes, header: str, secrets: tuple[Secret, ...]) -> bool:
     stamp, *signatures = header.split(",")
     signed = stamp.removeprefix("t=").encode() + b"." + body
     return signatures == [f"v1={_hmac_sha256(secret.revealed, signed)}" for secret in secrets]
+
+
+def standard_headers(
+    event_id: str, body: bytes, secrets: tuple[Secret, ...], unix_seconds: int
+) -> dict[str, str]:
+    """Sign as Standard Webhooks has it, with every secret that can, newest first; nothing where none can."""
+    signed = b"%b.%d.%b" % (event_id.encode(), unix_seconds, body)
+    keys = [key for secret in secrets if (key := secret.standard_key) is not None]
+    if not keys:
+        return {}
+    parts = [f"v1,{_base64(hmac.digest(key, signed, hashlib.sha256))}" for key in keys]
+    return {
+        STANDARD_ID: event_id,
+        STANDARD_TIMESTAMP: str(unix_seconds),
+        STANDARD_SIGNATURE: " ".join(parts),
+    }
+
+
+def is_standard_signed(body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...]) -> bool:
+    """Tell whether the headers of Standard Webhooks, if there are any, sign a body: as `is_signed` does."""
+    if STANDARD_SIGNATURE not in headers:
+        return True
+    signed = f"{headers[STANDARD_ID]}.{headers[STANDARD_TIMESTAMP]}.".encode() + body
+    keys = [key for secret in secrets if (key := secret.standard_key) is not None]
+    expected = [f"v1,{_base64(bytes.fromhex(_hmac_sha256(key, signed)))}" for key in keys]
+    return headers[STANDARD_SIGNATURE].split(" ") == expected
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
 
 
 def _hmac_sha256(key: bytes, text: bytes) -> str:

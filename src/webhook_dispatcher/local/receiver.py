@@ -21,9 +21,9 @@ from urllib.parse import quote, unquote
 
 import uvloop
 
-from webhook_dispatcher.domain.event import EVENT_ID_HEADER, EVENT_TYPE_HEADER, SIGNATURE_HEADER
+from webhook_dispatcher.domain.names import FIRST_NAMES, STANDARD_SIGNATURE, Names
 from webhook_dispatcher.domain.signing import Secret
-from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify
+from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify, verify_standard
 from webhook_dispatcher.local.behaviour import Behaviour, Plan
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.exchange import Answer, Connection, Exchange
@@ -45,6 +45,7 @@ class Receiver:
     keep: False forgets ended arrivals (for long runs with a log).
     refuses_forgeries: answers 401 to a wrong signature and 400 to a stale one, whatever the behaviour.
     forward: says what to answer instead of all that.
+    names: by which the service's headers are looked for.
     on_arrival: told at the start and at the end of each.
     """
 
@@ -61,7 +62,9 @@ class Receiver:
         refuses_forgeries: bool = False,
         forward: Callable[[Exchange], Awaitable[Answer]] | None = None,
         on_arrival: Callable[[Arrival], None] | None = None,
+        names: Names = FIRST_NAMES,
     ) -> None:
+        self.names = names
         self.arrivals: list[Arrival] = []
         self.secrets: dict[str, Secret] = dict(secrets or {})
         self.port = port
@@ -176,7 +179,7 @@ class Receiver:
     def received(self, exchange: Exchange) -> None:
         """Log a request and behave as planned (called by the connection)."""
         merchant_id = unquote(exchange.target.partition("?")[0][1:])
-        event_id = exchange.headers.get(EVENT_ID_HEADER.lower(), "")
+        event_id = exchange.headers.get(self.names.event_id.lower(), "")
         turn = self._event_turns[merchant_id, event_id]
         self._event_turns[merchant_id, event_id] += 1
         secret = self.secrets.get(merchant_id, self._any_secret)
@@ -184,18 +187,11 @@ class Receiver:
         arrival = Arrival(
             merchant_id=merchant_id,
             event_id=event_id,
-            type=exchange.headers.get(EVENT_TYPE_HEADER.lower(), ""),
+            type=exchange.headers.get(self.names.event_type.lower(), ""),
             attempt=turn + 1,
             started_at=exchange.started_at,
             connection=exchange.connection,
-            signature=Signature.UNCHECKED
-            if secret is None
-            else verify(
-                exchange.headers.get(SIGNATURE_HEADER.lower()),
-                exchange.body,
-                (secret, *further),
-                time.time(),
-            ),
+            signature=Signature.UNCHECKED if secret is None else self._verify(exchange, (secret, *further)),
             headers=exchange.headers,
             body=exchange.body,
         )
@@ -211,6 +207,14 @@ class Receiver:
         behaviour = self._next_behaviour(merchant_id, turn)
         refusal = REFUSALS.get(arrival.signature) if self._refuses_forgeries else None
         self._behave(exchange, Behaviour(refusal) if refusal else behaviour)
+
+    def _verify(self, exchange: Exchange, secrets: Sequence[Secret]) -> Signature:
+        """Check the service's signature, and the standard one where it is right and there is one."""
+        headers, body, unix = exchange.headers, exchange.body, time.time()
+        found = verify(headers.get(self.names.signature.lower()), body, secrets, unix)
+        if found is not Signature.RIGHT or STANDARD_SIGNATURE not in headers:
+            return found
+        return verify_standard(headers, body, secrets, unix)
 
     def abandoned(self, exchange: Exchange) -> None:
         """Log that the sender gave up (called by the connection)."""

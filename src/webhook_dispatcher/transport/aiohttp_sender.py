@@ -57,6 +57,7 @@ _REQUEST_TIMEOUT = Answer(408)
 class AiohttpSender:
     """Send POST requests over kept connections; an async context manager around one session.
 
+    user_agent: of requests whose headers have none.
     kept_connections: how many may stay open between requests; others are closed after their answer.
     nameservers: "address:port", instead of the system's.
     proxy: every request goes through it, and what is not https goes nowhere.

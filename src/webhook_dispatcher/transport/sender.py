@@ -51,6 +51,7 @@ _BROKEN = frozenset((Outcome.DISCONNECTED, Outcome.TLS))
 class Sender:
     """Send POST requests over kept connections; an async context manager around all of them.
 
+    user_agent: of requests whose headers have none, and of CONNECT.
     kept_connections: how many may stay open between requests; others are closed after their answer.
     nameservers: "address:port", instead of the system's.
     proxy: every request goes through it, and what is not https goes nowhere.
@@ -73,7 +74,8 @@ class Sender:
         self._timeout = timeout.total_seconds()
         self._user_agent = user_agent
         # The body is not used, so it need not be packed.
-        self._own_headers = f"User-Agent: {user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
+        self._unnamed = "Accept: */*\r\nAccept-Encoding: identity\r\n"
+        self._own_headers = f"User-Agent: {user_agent}\r\n{self._unnamed}"
         self._authorities = authorities(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
@@ -141,7 +143,8 @@ class Sender:
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         if not len(headers) == lines.count("\n") == lines.count("\r") or "\0" in lines:
             raise Unsendable
-        return f"{target.opening}{self._own_headers}{lines}Content-Length: {length}\r\n\r\n".encode()
+        own = self._unnamed if "User-Agent" in headers else self._own_headers
+        return f"{target.opening}{own}{lines}Content-Length: {length}\r\n\r\n".encode()
 
     async def _dial(self, target: Target, deadline: float) -> HttpConnection | Failure:
         """Make a connection; every error becomes a failure."""

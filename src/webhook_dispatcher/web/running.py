@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.errors import (
     SchemaMismatch,
     StorageUnavailable,
 )
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.storage import installation, schema
 from webhook_dispatcher.storage.api.connections import Connections, kept
 from webhook_dispatcher.storage.api.endpoints import refuse_powerful
@@ -69,6 +70,7 @@ class Running(ABC):
         self._options = options
         self._pool_size = pool_size
         self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
+        self._names: dict[str | None, Names] = {}
         self._stop, self._end_of_grace = asyncio.Event(), asyncio.Event()
         self._failure: DispatcherError | None = None
         self._server: WebServer | None = None
@@ -95,6 +97,10 @@ class Running(ABC):
         ending = ["stopping"] if self._stop.is_set() else []
         databases = self._options.databases
         return ending + [f"{describe(databases[name])}: {reason}" for name, reason in self._away.items()]
+
+    def names(self) -> Names:
+        """Return by which names events are sent: of several databases, those of the first."""
+        return self._names.get(next(iter(self._options.databases)), FIRST_NAMES)
 
     async def _connect(self, stack: AsyncExitStack) -> Pools:
         """Open the pools, and ask each database once."""
@@ -144,6 +150,7 @@ class Running(ABC):
                 async with pool.acquire() as connection:
                     await schema.check(connection)
                     (await installation.read(connection)).verify(self._options.installation)
+                    self._names[name] = await installation.read_names(connection)
                     await refuse_powerful(connection, self._role)
                     await schema.check_commits(connection)
         except StorageUnavailable as error:

@@ -18,12 +18,13 @@ from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, ForwardedOperation, Operation, PublicOperation
 from webhook_dispatcher.api.catalogue import CATALOGUE, message
-from webhook_dispatcher.api.openapi.sent import WEBHOOKS, WebhookEvent
+from webhook_dispatcher.api.openapi.sent import WebhookEvent, webhooks
 from webhook_dispatcher.api.operations.auth import OAuthError, OAuthToken
 from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD, Nothing
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.version import PUBLIC_VERSION
 from webhook_dispatcher.web.router import PARAMETER
 
@@ -152,8 +153,8 @@ LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
 COMMAND_LINK = ("readCommand", "id", "$response.body#/data/commandId")
 
 
-def document(operations: Sequence[Operation]) -> Object:
-    """Make the document of these operations."""
+def document(operations: Sequence[Operation], names: Names = FIRST_NAMES) -> Object:
+    """Make the document of these operations, and of events as they are sent by these names."""
     paths: dict[str, Object] = defaultdict(dict)
     for operation in operations:
         paths[operation.template][operation.method.lower()] = _operation(operation)
@@ -164,7 +165,7 @@ def document(operations: Sequence[Operation]) -> Object:
         "security": [{"bearer": []}],
         "tags": [{"name": name, "description": TAGS[name]} for name in dict.fromkeys(map(_tag, operations))],
         "paths": dict(paths),
-        "webhooks": WEBHOOKS,
+        "webhooks": webhooks(names),
         "components": {
             "schemas": _models(operations)
             | _errors(operations)

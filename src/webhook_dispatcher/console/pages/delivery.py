@@ -3,7 +3,7 @@
 The facts are those of `explain`, told by the same words. Viewers get no payload from the database.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -20,6 +20,13 @@ from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.delivery import DeliveryFacts
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
+from webhook_dispatcher.domain.names import (
+    FIRST_NAMES,
+    STANDARD_ID,
+    STANDARD_SIGNATURE,
+    STANDARD_TIMESTAMP,
+    Names,
+)
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
@@ -72,12 +79,13 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPages:
-    """Shows deliveries, retries and cancels them."""
+    """Shows deliveries, retries and cancels them. names: by which they are sent."""
 
     stories: Stories
     commands: Commands
     actions: Actions
     rules: explanation.Rules
+    names: Callable[[], Names]
 
     async def show(self, request: Request) -> Response:
         """Show one delivery; of an event that is not there, say what there is to say."""
@@ -105,7 +113,9 @@ class DeliveryPages:
             "attempts": story.facts.attempts,
             "by_hand": sum(each.trigger == Trigger.MANUAL for each in story.facts.attempts),
             "payload": payload_of(delivery, story.payload),
-            "headers": headers_of(delivery, story.facts.circumstances.url, story.payload or b""),
+            "headers": headers_of(
+                delivery, story.facts.circumstances.url, story.payload or b"", self.names()
+            ),
             "others": [(seq, with_query(delivery_path(wanted), {"seq": seq})) for seq in story.others],
             "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
@@ -196,13 +206,14 @@ def payload_of(delivery: DeliveryFacts, sent: bytes | None) -> Payload | None:
     return Payload(raw, pretty(raw))
 
 
-def headers_of(delivery: DeliveryFacts, url: str | None, sent: bytes = b"") -> Sequence[tuple[str, str]]:
+def headers_of(
+    delivery: DeliveryFacts, url: str | None, sent: bytes = b"", names: Names = FIRST_NAMES
+) -> Sequence[tuple[str, str]]:
     """Return the head of a request now: the URL, our name, contract 1's headers with a signature's form."""
-    return (
-        ("POST", url or "-"),
-        ("User-Agent", USER_AGENT),
-        *_event(delivery, sent).headers("t=…,v1=…").items(),
-    )
+    headers = {"User-Agent": USER_AGENT} | _event(delivery, sent).headers("t=…,v1=…", names)
+    if names.has_standard:
+        headers |= {STANDARD_ID: str(delivery.event_id), STANDARD_TIMESTAMP: "…", STANDARD_SIGNATURE: "v1,…"}
+    return (("POST", url or "-"), *headers.items())
 
 
 def _event(delivery: DeliveryFacts, sent: bytes) -> Event:

@@ -6,7 +6,7 @@ before, so that a browser that sends it again makes no second one.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated, Rotation
 from webhook_dispatcher.storage.api.held_rotation import when_held
@@ -71,11 +72,21 @@ class UrlVerdict:
 
 
 class MerchantPages:
-    """Shows a merchant, and changes what is its. guard: which URLs may be sent to."""
+    """Shows a merchant, and changes what is its.
+
+    guard: which URLs may be sent to. names: by which events are sent.
+    """
 
     def __init__(
-        self, merchants: Merchants, commands: Commands, actions: Actions, guard: Guard, shard: str | None
+        self,
+        merchants: Merchants,
+        commands: Commands,
+        actions: Actions,
+        guard: Guard,
+        shard: str | None,
+        names: Callable[[], Names],
     ) -> None:
+        self._names = names
         self._merchants = merchants
         self._commands = commands
         self._actions = actions
@@ -137,7 +148,7 @@ class MerchantPages:
                 "/deliveries", {"merchant": merchant_id, "state": State.PENDING_RETRY}
             ),
             "new_client_id": ClientId.from_random(secrets.token_bytes(CLIENT_ID_BYTES), self._shard),
-            "snippet": self._snippet,
+            "snippet": self._snippet.replace(FIRST_NAMES.signature, self._names().signature),
         }
         return Page("merchant.html", facts, 404 if is_unknown else status)
 
