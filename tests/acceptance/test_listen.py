@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.acceptance.processes import command, environment
-from webhook_dispatcher.domain.signing import Secret, signature
+from webhook_dispatcher.domain.signing import Secret, signature, standard_headers
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.forwarding import Forwarder
 from webhook_dispatcher.local.receiver import Receiver
@@ -50,6 +50,20 @@ async def test_a_stale_event_is_told_from_a_wrong_signature(
             assert response.status == status
         assert process.stdout is not None
         assert f"{said}, answered {status}" in process.stdout.readline()
+
+
+@pytest.mark.parametrize(("id_", "status"), [("evt", 200), ("other", 401)])
+async def test_both_signatures_are_verified_under_a_platforms_own_prefix(id_: str, status: int) -> None:
+    now = int(time.time())
+    headers = {"Acme-Signature": signature(BODY, (SECRET,), now)} | standard_headers(
+        id_, BODY, (SECRET,), now
+    )
+    with listening("--header-prefix", "Acme-") as (url, _):
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(url, data=BODY, headers={**headers, "webhook-id": "evt"}) as response,
+        ):
+            assert response.status == status
 
 
 async def test_a_request_is_forwarded_as_it_came_and_answered_as_its_receiver_answers() -> None:

@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.errors import (
     StatementRefused,
     StorageUnavailable,
 )
+from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.verdict import Failure, Outcome
@@ -33,6 +34,7 @@ from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 HOUR = timedelta(hours=1)
+NO_BASE64 = Secret("whsec_0123456789abcdef-_01")
 OTHER_KEY = "b2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 
 
@@ -53,8 +55,8 @@ async def test_nothing_is_wrong() -> None:
     assert problems(results) == {}
     assert [result.check for result in results] == [
         *("configuration", "open files", "crash", "tls", "database", "clock", "schema", "installation"),
-        *("keys", "partitions", "lost", "dispatchers", "transactions", "temporary", "rows", "platform"),
-        *("outbound", "endpoints"),
+        *("names", "keys", "partitions", "lost", "dispatchers", "transactions", "temporary", "rows"),
+        *("platform", "outbound", "endpoints"),
     ]
 
 
@@ -384,3 +386,26 @@ async def test_no_more_than_ten_endpoints_are_named() -> None:
     results = [found for found in await examine(session(database)) if found.check == "endpoint"]
     assert len(results) == MAX_NAMED + 1
     assert (results[-1].problem, results[-1].mend) == ("and 2 more endpoints", "as above")
+
+
+async def test_names_of_ones_own_and_who_has_no_standard_signature_are_noted() -> None:
+    database, keyring = await configured(), Keyring.parse(KEYS)
+    database.sealed["m1"] = keyring.seal("m1", NO_BASE64)
+    assert [found.check for found in await examine(session(database)) if found.check == "standard"] == []
+    database.names = Names("Acme-", "Acme/2", ("service", "standard"))
+    database.sealed["proper"] = keyring.seal("proper", Secret.from_random(bytes(32)))
+    # The one before ends with its overlap.
+    database.previous["proper"] = keyring.seal("proper", NO_BASE64)
+    for number in range(MAX_NAMED):
+        name = f"n{number:02}"
+        database.sealed[name] = keyring.seal(name, NO_BASE64)
+    results = await examine(session(database))
+    assert problems(results) == {}
+    notes = [result.note for result in results if result.check in ("names", "standard")]
+    assert notes[0] == (
+        "ok; headers Acme-…, User-Agent Acme/2, signed as service and standard; "
+        "programs for schema 20 are refused"
+    )
+    assert notes[1] == "m1: no standard signature: its secret is no standard base64 behind whsec_"
+    assert notes[-1] == "and 1 more merchants"
+    assert not [note for note in notes if note and note.startswith("proper")]

@@ -17,7 +17,8 @@ from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.domain.mass_command import Preview
-from webhook_dispatcher.domain.signing import Keyring
+from webhook_dispatcher.domain.names import Names
+from webhook_dispatcher.domain.signing import Keyring, Secret
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 DELIVERY = DeliveryView(
@@ -36,13 +37,13 @@ class Shell:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
-    def __call__(self, line: str, database: FakeAdministration) -> tuple[int, str, str]:
-        code = main(shlex.split(line), session(database))
+    def __call__(self, line: str, database: FakeAdministration, **environ: str) -> tuple[int, str, str]:
+        code = main(shlex.split(line), session(database, **environ))
         out, err = self._capsys.readouterr()
         return code, out, err
 
-    def json(self, line: str, database: FakeAdministration) -> Any:
-        code, out, err = self(f"{line} --json", database)
+    def json(self, line: str, database: FakeAdministration, **environ: str) -> Any:
+        code, out, err = self(f"{line} --json", database, **environ)
         assert (code, err) == (0, "")
         return json.loads(out)
 
@@ -351,3 +352,47 @@ def test_progress_extends_the_wait(shell: Shell) -> None:
     assert (code, "done" in out) == (0, True)
     code, _, err = shell("pause m1 --deadline PT0.1S", FakeAdministration([RUNNING]))
     assert (code, "still running, without news" in err) == (1, True)
+
+
+def test_names_are_set_one_by_one_and_taken_back_together(database: FakeAdministration, shell: Shell) -> None:
+    for line, wanted in (
+        ("names set --header-prefix Acme-", ("Acme-", None, None)),
+        ("names set --user-agent '' --signatures service,standard", (None, "", ["service", "standard"])),
+        ("names reset", ("Service-", "", ("service",))),
+    ):
+        code, out, err = shell(line, database)
+        assert (code, err, database.names_set.pop()) == (0, "", wanted)
+        assert "webhook-dispatcher/<version>" in out
+    database.older = ["h1 (0.9)", "h2 (0.9)"]
+    code, out, err = shell("names set --header-prefix Acme-", database)
+    assert (code, out) == (1, "")
+    assert "nothing was changed: dispatchers work that know no such names: h1 (0.9), h2 (0.9)" in err
+
+
+@pytest.mark.parametrize(
+    ("secret", "environ", "signatures", "said"),
+    [
+        ("whsec_" + "A" * 43 + "=", {}, ["service", "standard"], "service, standard"),
+        ("whsec_" + "A" * 43, {}, ["service"], "service; not standard: its secret is no standard base64"),
+        (
+            "whsec_" + "A" * 43,
+            {"WEBHOOK_SECRET_KEYS": ""},
+            None,
+            "whether standard too is not known",
+        ),
+    ],
+)
+def test_an_endpoint_says_which_signatures_it_is_sent(
+    database: FakeAdministration,
+    shell: Shell,
+    secret: str,
+    environ: dict[str, str],
+    signatures: list[str] | None,
+    said: str,
+) -> None:
+    shell("endpoint set m1 https://merchant.com/hooks", database)
+    assert shell.json("endpoint show m1", database)["signatures"] == ["service"]
+    database.names = Names(signatures=("service", "standard"))
+    database.sealed["m1"] = Keyring.parse(KEYS).seal("m1", Secret(secret))
+    assert shell.json("endpoint show m1", database, **environ)["signatures"] == signatures
+    assert said in shell("endpoint show m1", database, **environ)[1]

@@ -62,6 +62,12 @@ def test_errors_have_exit_code(error: DispatcherError, code: int, capsys: pytest
         ("pause", "either a merchant or --all"),
         ("resume m1 --all", "either a merchant or --all"),
         ("run --fast", "--fast"),
+        ("names set", "give --header-prefix, --user-agent or --signatures"),
+        ("names set --header-prefix Acme", "a hyphen last, such as Acme-"),
+        ("names set --header-prefix wEbHook-", "begins the headers of Standard Webhooks"),
+        ("names set --user-agent 'Acme\n/2'", "1 to 256 printable ASCII characters"),
+        ("names set --signatures standard", "'standard' is neither service nor service,standard"),
+        ("listen --header-prefix webhook-", "begins the headers of Standard Webhooks"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(line: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:

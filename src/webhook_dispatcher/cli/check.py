@@ -6,7 +6,7 @@ Each check is independent of the others as far as it can be, so that one run sho
 import asyncio
 import resource
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from webhook_dispatcher.domain.errors import (
     UnopenedSecret,
 )
 from webhook_dispatcher.domain.event import PLATFORM
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.domain.verdict import Failure
@@ -182,7 +183,9 @@ async def _database(
         if merchants:
             yield _said("suspended", diagnosed.of_suspended(merchants, count))
         yield _installation(await database.read_installation(), settings.installation)
-        for result in await _stored_keys(keyring, database):
+        names = await database.read_names()
+        yield _names(names)
+        for result in await _stored_keys(keyring, database, names):
             yield result
         yield await _partitions(settings, database)
         yield _said("lost", diagnosed.of_lost(await database.read_lost()))
@@ -293,26 +296,47 @@ def _installation(found: Installation, wanted: str | None) -> CheckResult:
     return CheckResult("installation", note=f"ok; {_english(told.said)}")
 
 
-async def _stored_keys(keyring: Keyring | None, database: Administration) -> list[CheckResult]:
-    """Say whether our keys are the right ones and none is missing, and name secrets that they do not open."""
+def _names(names: Names) -> CheckResult:
+    """Say by which names requests are sent, where they are not the first."""
+    if names == FIRST_NAMES:
+        return CheckResult("names")
+    agent = "" if names.user_agent is None else f", User-Agent {shown(names.user_agent)}"
+    signatures = " and ".join(names.signatures)
+    by = f"headers {names.header_prefix}…{agent}, signed as {signatures}"
+    return CheckResult("names", note=f"ok; {by}; programs for schema 20 are refused")
+
+
+async def _stored_keys(keyring: Keyring | None, database: Administration, names: Names) -> list[CheckResult]:
+    """Say whether our keys are the right ones and none is missing; name secrets that they do not open.
+
+    Also who has no standard signature, where others have.
+    """
     if keyring is not None and (wrong := await database.find_wrong_keys(keyring)):
         return _unconfigured("keys", refusal(wrong))
     used: set[str] = set()
     lacking: set[str] = set()
     unopened: dict[str, UnopenedSecret] = {}
+    have_standard: dict[str, bool] = {}
     async for merchant, sealed in _sealed_secrets(database):
         used.add(sealed.opened_by)
         try:
             if keyring is None:
                 raise UnknownKey(sealed.opened_by, "WEBHOOK_SECRET_KEYS is not set")
-            keyring.open(merchant, sealed)
+            secret = keyring.open(merchant, sealed)
+            # The newest comes first: the one before ends with its overlap.
+            have_standard.setdefault(merchant, secret.standard_key is not None)
         except UnknownKey as error:
             lacking.add(str(error))
         except UnopenedSecret as error:
             unopened.setdefault(merchant, error)
     mend = "add the key to WEBHOOK_SECRET_KEYS; until then lanes wait"
     keys = CheckResult("keys", "; ".join(sorted(lacking)), mend) if lacking else None
-    return [keys or CheckResult("keys", note=_old_keys(keyring, used)), *_unopened(unopened)]
+    lacking_standard = [merchant for merchant, has in have_standard.items() if names.has_standard and not has]
+    return [
+        keys or CheckResult("keys", note=_old_keys(keyring, used)),
+        *_unopened(unopened),
+        *_without_standard(lacking_standard),
+    ]
 
 
 async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, SealedSecret]]:
@@ -334,6 +358,17 @@ def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:
         yield CheckResult("secret", f"{shown(merchant)}: {error}", mend)
     if len(unopened) > MAX_NAMED:
         yield CheckResult("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")
+
+
+def _without_standard(merchants: Sequence[str]) -> Iterator[CheckResult]:
+    for merchant in merchants[:MAX_NAMED]:
+        mend = f"webhook-dispatcher endpoint rotate-secret {shown(merchant)} --overlap 24h, if it wants one"
+        note = f"{shown(merchant)}: no standard signature: its secret is no standard base64 behind whsec_"
+        yield CheckResult("standard", note=note, mend=mend)
+    if len(merchants) > MAX_NAMED:
+        yield CheckResult(
+            "standard", note=f"and {len(merchants) - MAX_NAMED} more merchants", mend="as above"
+        )
 
 
 def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:

@@ -3,6 +3,7 @@
 A secret is printed once, when it is made. It is never shown again: only rotated.
 """
 
+import dataclasses
 import secrets
 import sys
 from collections.abc import Sequence
@@ -13,17 +14,19 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import WIDTH, print_facts, print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.recover import amount
-from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import Skip
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
-from webhook_dispatcher.domain.errors import ConfigurationError, UserError
+from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.mass_command import Preview
-from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
+from webhook_dispatcher.domain.names import SERVICE, STANDARD, Names
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
 from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
+NOT_STANDARD = "its secret is no standard base64 behind whsec_, which `endpoint rotate-secret` makes"
 
 
 def set_(
@@ -67,13 +70,37 @@ def show(
     context: typer.Context, merchant: Merchant, shard: ShardName = None, as_json: AsJson = False
 ) -> None:
     """Show a merchant's endpoint, without its secret."""
-    endpoint = session_of(context, shard).work(lambda database: database.find_endpoint(merchant))
+    session = session_of(context, shard)
+
+    async def find(database: Administration) -> tuple[EndpointView | None, Names, SealedSecret | None]:
+        names = await database.read_names()
+        sealed = await database.read_secret(merchant) if names.has_standard else None
+        return await database.find_endpoint(merchant), names, sealed
+
+    endpoint, names, sealed = session.work(find)
     if endpoint is None:
         raise not_configured(merchant)
+    signatures: Sequence[str] | None = names.signatures
+    said = ", ".join(names.signatures)
+    if sealed is not None:
+        signatures, said = _signatures(session, merchant, sealed)
     if as_json:
-        print_json(endpoint)
+        print_json({**dataclasses.asdict(endpoint), "signatures": signatures})
     else:
-        print_facts((column, getattr(endpoint, column)) for column in _columns([endpoint]))
+        print_facts(
+            [*((column, getattr(endpoint, column)) for column in _columns([endpoint])), ("signatures", said)]
+        )
+
+
+def _signatures(session: CliContext, merchant: str, sealed: SealedSecret) -> tuple[Sequence[str] | None, str]:
+    """Return which of both signatures a merchant is sent, for programs (None: unknown) and for people."""
+    try:
+        secret = session.settings().keyring().open(merchant, sealed)
+    except (ConfigurationError, UnopenedSecret) as error:
+        return None, f"{SERVICE}; whether {STANDARD} too is not known: {error}"
+    if secret.standard_key is not None:
+        return (SERVICE, STANDARD), f"{SERVICE}, {STANDARD}"
+    return (SERVICE,), f"{SERVICE}; not {STANDARD}: {NOT_STANDARD}"
 
 
 def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:

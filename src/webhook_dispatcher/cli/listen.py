@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 import typer
 
+from webhook_dispatcher.cli.names import parse_prefix
 from webhook_dispatcher.cli.output import shown
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -70,6 +72,12 @@ def listen(
             "signature; show its answer, and answer with its status.",
         ),
     ] = None,
+    header_prefix: Annotated[
+        str,
+        typer.Option(
+            "--header-prefix", parser=parse_prefix, metavar="PREFIX", help="As `names show` has it."
+        ),
+    ] = FIRST_NAMES.header_prefix,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line instead.")] = False,
 ) -> None:
     """Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C."""
@@ -84,7 +92,7 @@ def listen(
             ca_file = (
                 Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="webhook-listen-"))) / "ca.pem"
             )
-        asyncio.run(_listen(secret, port, ca_file, status, forwarder, as_json))
+        asyncio.run(_listen(secret, port, ca_file, status, forwarder, Names(header_prefix), as_json))
 
 
 def _forwarder(url: str, port: int) -> "Forwarder":
@@ -104,6 +112,7 @@ async def _listen(
     ca_file: Path | None,
     status: int | None,
     forwarder: "Forwarder | None",
+    names: Names,
     as_json: bool,
 ) -> None:
     stopped = asyncio.Event()
@@ -123,6 +132,7 @@ async def _listen(
         forward=None if forwarder is None else forwarder.forward,
         keep=False,
         on_arrival=show,
+        names=names,
     )
     async with AsyncExitStack() as stack:
         if forwarder is not None:

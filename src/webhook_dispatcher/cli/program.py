@@ -97,6 +97,19 @@ COMMANDS_ASKED = {
         "commands stop 12",
     ),
 }
+NAMES = {
+    "show": LateCommand("names.show", "Show by which names requests are sent.", "names show"),
+    "set": LateCommand(
+        "names.set_",
+        "Have requests called otherwise, or signed as Standard Webhooks has it too; the rest stays.",
+        "names set --header-prefix Acme- --signatures service,standard",
+    ),
+    "reset": LateCommand(
+        "names.reset",
+        "Call requests as an installation does that has chosen no names: older programs are let in again.",
+        "names reset",
+    ),
+}
 API_KEY = {
     "create": LateCommand(
         "api_keys.create",
@@ -200,6 +213,11 @@ COMMANDS = {
     ),
     "endpoint": TyperGroup(
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
+    ),
+    "names": TyperGroup(
+        help="What requests are called by: headers, User-Agent, signatures.",
+        commands=dict(NAMES),
+        rich_markup_mode=None,
     ),
     "api-key": TyperGroup(help="Who may use the Partner API.", commands=dict(API_KEY), rich_markup_mode=None),
     "account": TyperGroup(help="Who may use the console.", commands=dict(ACCOUNT), rich_markup_mode=None),

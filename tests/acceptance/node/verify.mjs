@@ -1,5 +1,6 @@
 // Reads requests from standard input, a JSON document a line: {body (base64), header, secret}; prints the
-// status to answer each with. The argument names the verifier: "snippet" or "stripe".
+// status to answer each with. The argument names the verifier: "snippet", "stripe" or
+// "standardwebhooks", whose header is an object of all headers.
 import { createInterface } from "node:readline";
 
 async function snippet() {
@@ -20,7 +21,19 @@ async function stripe() {
   };
 }
 
-const verify = await { snippet, stripe }[process.argv[2]]();
+async function standardwebhooks() {
+  const { Webhook } = await import("standardwebhooks");
+  return (body, headers, secret) => {
+    try {
+      new Webhook(secret).verify(body.toString(), headers);
+      return 200;
+    } catch {
+      return 401; // a secret that is no base64 is a plain Error
+    }
+  };
+}
+
+const verify = await { snippet, stripe, standardwebhooks }[process.argv[2]]();
 for await (const line of createInterface({ input: process.stdin })) {
   const { body, header, secret } = JSON.parse(line);
   console.log(verify(Buffer.from(body, "base64"), header, secret));

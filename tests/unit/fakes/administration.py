@@ -14,6 +14,7 @@ from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.mass_command import Preview
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.verdict import Failure
@@ -83,6 +84,9 @@ class FakeAdministration(Administration):
         self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
+        self.names = FIRST_NAMES
+        self.names_set: list[object] = []
+        self.older: list[str] = []
         self.lock_capacity = LockCapacity(8, 64, 100)
         self.missing: list[tuple[str, date]] = []
         self.pooler_is_there = False
@@ -101,6 +105,18 @@ class FakeAdministration(Administration):
 
     async def read_installation(self) -> Installation:
         return self.installation
+
+    async def read_names(self) -> Names:
+        return self.names
+
+    async def set_names(
+        self, prefix: str | None, user_agent: str | None, signatures: Sequence[str] | None
+    ) -> Sequence[str]:
+        self.names_set.append((prefix, user_agent, signatures))
+        return self.older
+
+    async def read_secret(self, merchant_id: str) -> SealedSecret | None:
+        return self.sealed.get(merchant_id)
 
     async def read_owed(self) -> Backlog:
         return self.owed
