@@ -505,6 +505,20 @@ async def test_pages_and_the_sign_in_name_the_installation(installation: Install
             assert 'webhook-dispatcher <span class="muted small">prod-eu1</span>' in page.text
 
 
+async def test_pages_show_requests_by_the_names_of_the_installation(installation: Installation) -> None:
+    await installation.configure("m1")
+    sent = await installation.emit("m1")
+    assert installation.command("names", "set", "--header-prefix", "Acme-").returncode == 0
+    console = await start_console(installation)
+    async with console.person() as person:
+        for page, header in (
+            ("/merchants/m1", "Acme-Signature"),
+            (f"/deliveries/{sent.id}", "Acme-Event-Id"),
+        ):
+            shown = (await person.get(page)).text
+            assert (header in shown, "Service-" in shown) == (True, False), page
+
+
 async def test_a_command_is_withdrawn_and_a_mass_command_stopped(
     installation: Installation, person: Client
 ) -> None:

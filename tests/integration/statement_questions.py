@@ -456,12 +456,12 @@ QUESTIONS: Mapping[str, Question] = {
     "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),
     "replace_sealed_secrets": Question((NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")), ASKED),
+    "set_names": Question(("'Acme-'", "''", "'{service}'", "'somebody'")),
     # installation
     "read_installation": Question(()),
     "name_installation": Question(("'prod-eu1'",)),
     "adopt_installation": Question(("'prod-eu1'", "'somebody'")),
     "read_names": Question(()),
-    "set_names": Question(("'Acme-'", "''", "'{service}'", "'somebody'")),
     # inventory
     "read_roles": Question((), 10),
     "read_inventory": Question((), 100),

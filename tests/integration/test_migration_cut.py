@@ -97,7 +97,8 @@ async def test_a_migration_that_was_cut_short_can_be_given_again(
         )
         assert left == [], f"cut at command {place} of {count}"
     migrated = await schema.migrate(empty.dsn("postgres"))
-    assert migrated.applied == (schema.FIRST,)
+    first, last = migrated.applied[0], migrated.applied[-1]
+    assert (first, int(last[:4])) == (schema.FIRST, schema.SCHEMA_VERSION)
     await owner.close()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
-from webhook_dispatcher.cli.output import print_facts, print_json
+from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.names import FIRST_NAMES, SIGNATURES, Names, prefix_fault, user_agent_fault
@@ -92,7 +92,7 @@ def _set(
     older = session.change(lambda database: database.set_names(prefix, user_agent, signatures), requested_by)
     if older:
         raise UserError(
-            f"nothing was changed: dispatchers work that know no such names: {', '.join(older)}; "
+            f"nothing was changed: dispatchers work that know no such names: {', '.join(map(shown, older))}; "
             "end them, and give it again (half a minute later, where they were killed)"
         )
     _print(session.work(lambda database: database.read_names()))

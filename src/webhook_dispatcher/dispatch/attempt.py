@@ -8,7 +8,7 @@ key), or the row itself breaks a rule (Event.fault).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -95,12 +95,7 @@ class Attempter:
         """Have requests called by these names from now on."""
         if names != self.names:
             self.names = names
-            _log.info(
-                "names.changed",
-                header_prefix=names.header_prefix,
-                user_agent=names.user_agent,
-                kinds=names.signatures,
-            )
+            _log.info("names.changed", **asdict(names))
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
         """Open an endpoint's secrets, newest first. UnopenedSecret, or UnknownKey: it is logged once."""

@@ -46,6 +46,11 @@ class Names:
         return STANDARD in self.signatures
 
 
+def standard(event_id: str, stamp: str, signature: str) -> dict[str, str]:
+    """Return the headers of Standard Webhooks."""
+    return {STANDARD_ID: event_id, STANDARD_TIMESTAMP: stamp, STANDARD_SIGNATURE: signature}
+
+
 FIRST_NAMES = Names()
 """Those of an installation that has chosen none."""
 

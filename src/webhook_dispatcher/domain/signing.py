@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from webhook_dispatcher.domain import sealing
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.names import STANDARD_ID, STANDARD_SIGNATURE, STANDARD_TIMESTAMP
+from webhook_dispatcher.domain.names import STANDARD_ID, STANDARD_SIGNATURE, STANDARD_TIMESTAMP, standard
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -243,14 +243,8 @@ def standard_headers(
     """Sign as Standard Webhooks has it, with every secret that can, newest first; nothing where none can."""
     signed = b"%b.%d.%b" % (event_id.encode(), unix_seconds, body)
     keys = [key for secret in secrets if (key := secret.standard_key) is not None]
-    if not keys:
-        return {}
     parts = [f"v1,{_base64(hmac.digest(key, signed, hashlib.sha256))}" for key in keys]
-    return {
-        STANDARD_ID: event_id,
-        STANDARD_TIMESTAMP: str(unix_seconds),
-        STANDARD_SIGNATURE: " ".join(parts),
-    }
+    return standard(event_id, str(unix_seconds), " ".join(parts)) if parts else {}
 
 
 def is_standard_signed(body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...]) -> bool:

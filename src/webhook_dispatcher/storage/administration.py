@@ -176,8 +176,12 @@ class Administration:
     async def set_names(
         self, prefix: str | None, user_agent: str | None, signatures: Sequence[str] | None
     ) -> Sequence[str]:
-        """Have requests called otherwise, as `installation.set_names`; returns what stands against it."""
-        return await installation.set_names(self.connection, prefix, user_agent, signatures, self.person)
+        """Have requests called otherwise; None leaves a name as it is, and an empty User-Agent is our own.
+
+        Returns the older dispatchers that work, and would not know: nothing was changed then.
+        """
+        rows = await self._rows("set_names", prefix, user_agent, signatures, self.person)
+        return tuple(rows[0]["older"])
 
     async def verify_keys(self, keyring: Keyring) -> None:
         """Raise ConfigurationError if one of our keys is not the one that its id stands for."""

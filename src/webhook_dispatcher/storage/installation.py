@@ -6,7 +6,7 @@ an upgrade and a restore change it, a copy of the server's files does not.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -78,23 +78,6 @@ async def read_names(connection: Connection) -> Names:
     if row is None:
         raise SchemaMismatch("the schema was not migrated to its end")
     return Names(row["header_prefix"], row["user_agent"], tuple(row["signatures"]))
-
-
-async def set_names(
-    connection: Connection,
-    prefix: str | None,
-    user_agent: str | None,
-    signatures: Sequence[str] | None,
-    set_by: str | None,
-) -> Sequence[str]:
-    """Have requests called otherwise; None leaves a name as it is, and an empty User-Agent is our own.
-
-    Returns the older dispatchers that work, and would not know: nothing was changed then.
-    """
-    older: Sequence[str] = (await _row(connection, "set_names", prefix, user_agent, signatures, set_by))[
-        "older"
-    ]
-    return older
 
 
 async def read_owed(connection: Connection) -> Backlog:

@@ -20,13 +20,7 @@ from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.delivery import DeliveryFacts
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
-from webhook_dispatcher.domain.names import (
-    FIRST_NAMES,
-    STANDARD_ID,
-    STANDARD_SIGNATURE,
-    STANDARD_TIMESTAMP,
-    Names,
-)
+from webhook_dispatcher.domain.names import FIRST_NAMES, Names, standard
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
@@ -212,7 +206,7 @@ def headers_of(
     """Return the head of a request now: the URL, our name, contract 1's headers with a signature's form."""
     headers = {"User-Agent": USER_AGENT} | _event(delivery, sent).headers("t=…,v1=…", names)
     if names.has_standard:
-        headers |= {STANDARD_ID: str(delivery.event_id), STANDARD_TIMESTAMP: "…", STANDARD_SIGNATURE: "v1,…"}
+        headers |= standard(str(delivery.event_id), "…", "v1,…")
     return (("POST", url or "-"), *headers.items())
 
 

@@ -409,6 +409,16 @@ FROM unchanged
 WHERE endpoint.merchant_id = ANY(ARRAY[unchanged.merchant_id])
 RETURNING endpoint.merchant_id;
 
+-- name: set_names
+-- Have requests called otherwise: null leaves a name as it is, and an empty User-Agent is each program's own.
+-- $1 header_prefix text
+-- $2 user_agent text
+-- $3 signatures text[]
+-- $4 set_by text
+-- row: older text[]; dispatchers that do not know these names, and work: nothing was changed. Empty: it was
+-- order: one row
+SELECT webhook.set_names($1, $2, $3, $4) AS older;
+
 -- name: missing_partitions
 -- Name the days, from today, that a partitioned table has no partition for.
 -- $1 parents text[]

@@ -34,16 +34,6 @@ SELECT state.header_prefix, state.user_agent, state.signatures
 FROM webhook.state
 WHERE state.is_only;
 
--- name: set_names
--- Have requests called otherwise: null leaves a name as it is, and an empty User-Agent is each program's own.
--- $1 header_prefix text
--- $2 user_agent text
--- $3 signatures text[]
--- $4 set_by text
--- row: older text[]; dispatchers that do not know these names, and work: nothing was changed. Empty: it was
--- order: one row
-SELECT webhook.set_names($1, $2, $3, $4) AS older;
-
 -- name: read_owed
 -- Read what a daemon that is started here would send.
 -- row: pending bigint, pending_retry bigint, merchants bigint, oldest timestamptz
