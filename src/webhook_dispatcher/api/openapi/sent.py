@@ -26,16 +26,8 @@ class WebhookEvent(Model):
     data: WebhookData
 
 
-def _header(
-    name: str, description: str, schema: dict[str, Any], *, is_required: bool = True
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": "header",
-        "required": is_required,
-        "description": description,
-        "schema": schema,
-    }
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": True, "description": description, "schema": schema}
 
 
 def _standard_headers() -> list[dict[str, Any]]:
@@ -45,7 +37,7 @@ def _standard_headers() -> list[dict[str, Any]]:
         STANDARD_TIMESTAMP: {"type": "string", "pattern": "^[0-9]+$"},
         STANDARD_SIGNATURE: {"type": "string", "pattern": "^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)?$"},
     }
-    return [_header(name, about, shape, is_required=False) for name, shape in shapes.items()]
+    return [_header(name, about, shape) | {"required": False} for name, shape in shapes.items()]
 
 
 def webhooks(names: Names) -> dict[str, Any]:
