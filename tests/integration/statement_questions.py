@@ -456,7 +456,6 @@ QUESTIONS: Mapping[str, Question] = {
     "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),
     "replace_sealed_secrets": Question((NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")), ASKED),
-    "set_names": Question(("'Acme-'", "''", "'{service}'", "'somebody'")),
     # installation
     "read_installation": Question(()),
     "name_installation": Question(("'prod-eu1'",)),
@@ -690,6 +689,7 @@ READ_WHOLE: Mapping[str, str] = {
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
     "sample_sealed_secrets": "it looks at all secrets for those before the newest",
+    "set_names": "it looks at all dispatchers of the last day, once in an installation's life",
     "read_sealed_secrets": "all secrets are tried, a thousand at a time",
     "read_owed": "it counts all that is owed, for somebody who is about to rename the database",
     "count_secrets": "it counts all secrets",
