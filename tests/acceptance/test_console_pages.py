@@ -657,11 +657,11 @@ async def test_a_paused_or_suspended_merchant_can_be_resumed(
     await installation.configure("m1")
     assert await offered(False, False) == ["pause"]
     assert await offered(True, False) == ["resume"]
+    assert await offered(False, True) == ["resume", "pause"]
+    assert await offered(True, True) == ["resume"]
     await installation.start()
-    for is_paused, both in ((False, ["resume", "pause"]), (True, ["resume"])):
-        assert await offered(is_paused, True) == both
-        await followed(person, await person.post("/merchants/m1/resume"), ">Done<")
-        assert await shown() == ["pause"]
+    await followed(person, await person.post("/merchants/m1/resume"), ">Done<")
+    assert await shown() == ["pause"]
 
 
 async def test_health_says_what_check_says_in_the_readers_words(
