@@ -15,7 +15,7 @@ SET ROLE webhook_owner;
 
 -- 1. State: which schema this is
 
--- One row: which schema this is, which daemons it serves, the switch that pauses everything, and what requests are called by.
+-- One row: which schema this is, which daemons it serves, the switch that pauses everything, and the names that requests have.
 CREATE TABLE webhook.state (
     is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT state_has_one_row CHECK (is_only),
     schema_version integer NOT NULL,
@@ -64,8 +64,8 @@ BEGIN
 END
 $$;
 
--- Have requests called otherwise: null leaves a name as it is, and an empty User-Agent is each program's own. Older programs
--- know the first names alone: they are refused while there are others, and nothing is changed while one of their dispatchers
+-- Set the names that requests have: null leaves one as it is, and an empty User-Agent is each program's own. Older programs
+-- know the default names alone: they are refused while there are others, and nothing is changed while one of their dispatchers
 -- works. Returns which do.
 CREATE FUNCTION webhook.set_names(header_prefix text, user_agent text, signatures text[], set_by text) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,4 @@
-"""What requests are called by."""
+"""Names that requests have."""
 
 from webhook_dispatcher.storage.migration import run_sql_file
 

@@ -1,4 +1,4 @@
--- Why:   requests may be called otherwise than Service-…, signed as Standard Webhooks has it too, and all programs must agree;
+-- Why:   headers may begin otherwise than with Service-, and be signed as Standard Webhooks has it too; all programs must agree;
 --        dispatchers note the schema that they are written for, so that older ones are seen before that.
 -- Locks: state and dispatcher, whose few rows every daemon reads or writes within seconds, until this ends: milliseconds.
 SET lock_timeout = '5s';
@@ -14,8 +14,8 @@ ALTER TABLE webhook.state
 
 ALTER TABLE webhook.dispatcher ADD COLUMN schema_version integer NOT NULL DEFAULT 20;
 
--- Have requests called otherwise: null leaves a name as it is, and an empty User-Agent is each program's own. Older programs
--- know the first names alone: they are refused while there are others, and nothing is changed while one of their dispatchers
+-- Set the names that requests have: null leaves one as it is, and an empty User-Agent is each program's own. Older programs
+-- know the default names alone: they are refused while there are others, and nothing is changed while one of their dispatchers
 -- works. Returns which do.
 CREATE FUNCTION webhook.set_names(header_prefix text, user_agent text, signatures text[], set_by text) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

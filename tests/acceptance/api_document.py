@@ -16,6 +16,8 @@ from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.web.router import NoSuchMethod, NoSuchPath, Router
 
+OWN = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
+"""What a program answers by itself."""
 Answers = tuple[jsonschema_rs.Validator, frozenset[str]]
 """The schema of an answer's body, and the headers that it must have."""
 
@@ -28,7 +30,7 @@ class Described:
         self._router = Router((each.method, each.template, each) for each in operations)
         self._answers: dict[tuple[str, str, int], Answers | None] = {}
 
-    def unsaid(
+    def undocumented(
         self, method: str, path: str, status: int, headers: Mapping[str, str], body: bytes
     ) -> str | None:
         """Say what of an answer is not as it stands here; of a path that is not here, nothing is."""
@@ -71,15 +73,14 @@ class Described:
 @cache
 def documents() -> tuple[Described, Described]:
     """Return those of a program by itself, and of one with a charge service behind it."""
-    own = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
-    return Described(own), Described(forwarded.instead(own, forwarded.operations(_nobody)))
+    return Described(OWN), Described(forwarded.instead(OWN, forwarded.operations(_nobody)))
 
 
 async def _nobody(asked: Request) -> Response:
     raise NotImplementedError
 
 
-def unsaid(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> str | None:
+def undocumented(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> str | None:
     """Say what of an answer neither document has."""
-    found = [each.unsaid(method, path, status, headers, body) for each in documents()]
+    found = [each.undocumented(method, path, status, headers, body) for each in documents()]
     return None if None in found else found[0]

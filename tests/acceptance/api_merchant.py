@@ -11,7 +11,7 @@ from uuid import uuid4
 import aiohttp
 from yarl import URL
 
-from tests.acceptance.api_document import unsaid
+from tests.acceptance.api_document import undocumented
 from tests.acceptance.api_process import ANYWHERE, ROOT
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon
@@ -80,7 +80,7 @@ class Merchant:
         url = URL(self.base + path, encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
             reply = Reply(response.status, dict(response.headers), await response.read())
-        assert (wrong := unsaid(method, path, reply.status, reply.headers, reply.body)) is None, wrong
+        assert (wrong := undocumented(method, path, reply.status, reply.headers, reply.body)) is None, wrong
         return reply
 
     async def carried_out(self, path: str, key: str = "") -> Reply:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.acceptance.api_document import OWN
 from tests.acceptance.api_fuzzing import MERCHANT, PHASES, QUICK, fuzz
 from tests.acceptance.api_merchant import Merchant, start_api
 from tests.acceptance.broken_api import BREAKAGES
@@ -14,17 +15,13 @@ from tests.acceptance.test_api_operations import CHARGE, configured
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.charge_service import forwarded
-from webhook_dispatcher.api.operations.table import table
-from webhook_dispatcher.api.shares import Databases
-from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.local.behaviour import Behaviour
-from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 CASES = int(os.environ.get("API_CASES", "250"))
 """Requests that are made up, at the least; all other tests hold the answers that they get against it, too."""
 EXAMPLES = max(2, (CASES - 500) // 14)
 """Those of each operation, and the paths along links; there are hundreds of others in any case."""
-ANSWERED = {operation.name for operation in table(Databases({}), RateLimits(), Guard(EgressPolicy()))}
+ANSWERED = {operation.name for operation in OWN}
 IS_QUICK = CASES <= 250
 SEED = ("--seed=1",) if IS_QUICK else ()
 """Of few cases each run makes the same, so that chance decides nothing."""

@@ -16,7 +16,7 @@ from tests.acceptance.api_merchant import start_api
 from tests.acceptance.installation import ENDPOINT, Installation
 from tests.acceptance.signature_verifiers import ROOT, Verifiers
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 from webhook_dispatcher.local.certificate import server_context
@@ -151,7 +151,7 @@ async def test_both_signatures_are_sent_once_they_are_asked_for(
         == asked_for_by_api_keys
     )
     assert json.loads(installation.command("names", "show", "--json").stdout) == {
-        "header_prefix": FIRST_NAMES.header_prefix,
+        "header_prefix": DEFAULT_NAMES.header_prefix,
         "user_agent": None,
         "signatures": ["service"],
     }

@@ -1,4 +1,4 @@
-"""What requests are called by: set by admins, audited, and kept from programs that would not know."""
+"""Names that requests have: set by admins, audited, and kept from programs that would not know."""
 
 import json
 
@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from tests.servers.database import Database
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names, prefix_fault, user_agent_fault
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names, prefix_fault, user_agent_fault
 from webhook_dispatcher.storage import installation, schema
 from webhook_dispatcher.storage.administration import Administration, administration
 
@@ -17,7 +17,7 @@ BEATS = (
 """As a dispatcher writes it that is of the version before."""
 COMPATIBLE = "SELECT compatible_from FROM webhook.state"
 API_KEY = "SELECT webhook.create_api_key('m', 'client', sha256(''), 'shop', 'ana')"
-RESET = (FIRST_NAMES.header_prefix, "", FIRST_NAMES.signatures)
+RESET = (DEFAULT_NAMES.header_prefix, "", DEFAULT_NAMES.signatures)
 TEXTS = (
     *("Acme-", "acme-", "A-", "X-Acme-", "X1-2--", "Service-", "a" * 31 + "-", "Webhooks-", "X-Webhook-"),
     *("", "-", "Acme", "1-", "-A-", "A_B-", "Acme -", "Acmé-", "Acme-\n", "Acme-\r\nX: y", "a" * 32 + "-"),
@@ -46,7 +46,7 @@ async def test_names_are_set_one_by_one_read_by_every_program_and_audited(
     database: Database, db: asyncpg.Connection
 ) -> None:
     async with administration(database.dsn("webhook_admin")) as admin:
-        assert await admin.read_names() == FIRST_NAMES
+        assert await admin.read_names() == DEFAULT_NAMES
         assert await set_names(admin, "Acme-", None, None) == []
         assert await set_names(admin, None, "Acme/1", None) == []
         assert await set_names(admin, None, None, ("service", "standard")) == []
@@ -77,7 +77,7 @@ async def test_the_first_name_of_ones_own_keeps_older_programs_out_until_it_is_t
             await schema.check(admin.connection)
             assert await set_names(admin, *RESET) == []
         assert await db.fetchval(COMPATIBLE) == before
-        assert await admin.read_names() == FIRST_NAMES
+        assert await admin.read_names() == DEFAULT_NAMES
         # What a later migration demands stays.
         await db.execute("UPDATE webhook.state SET compatible_from = 99")
         for again in (("Acme-", None, None), RESET):
@@ -91,7 +91,7 @@ async def test_nothing_is_changed_while_a_dispatcher_of_the_version_before_beats
     await db.execute(BEATS)
     async with administration(database.dsn("webhook_admin")) as admin:
         assert await set_names(admin, "Acme-", None, None) == ["h1 (0.9)"]
-        assert (await admin.read_names(), await db.fetchval(COMPATIBLE)) == (FIRST_NAMES, 1)
+        assert (await admin.read_names(), await db.fetchval(COMPATIBLE)) == (DEFAULT_NAMES, 1)
         assert await set_names(admin, *RESET) == [], "these it knows"
         await db.execute("UPDATE webhook.dispatcher SET beat_at = beat_at - interval '31 seconds'")
         assert await set_names(admin, "Acme-", None, None) == []

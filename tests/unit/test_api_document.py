@@ -27,7 +27,7 @@ from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Nothing
 from webhook_dispatcher.domain.event import Event
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.signing import Secret, signature, standard_headers
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
@@ -135,7 +135,7 @@ def test_what_clients_are_generated_from_says_all_they_need() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("names", [FIRST_NAMES, Names("Acme-", None, ("service", "standard"))])
+@pytest.mark.parametrize("names", [DEFAULT_NAMES, Names("Acme-", None, ("service", "standard"))])
 def test_what_a_receiver_is_sent_is_as_the_document_says(count: int, names: Names) -> None:
     event = Event(
         1, UUID(int=1), "m1", "charge.created", datetime(2026, 11, 20, tzinfo=UTC), b'{"id":"ch_1"}'

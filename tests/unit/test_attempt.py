@@ -276,7 +276,7 @@ async def test_the_names_that_were_set_last_are_heeded_and_logged_once(harness: 
     acme, event = Names("Acme-", "Acme/2", ("service", "standard")), make_event(5)
     with capture_logs() as logs:
         for _ in range(2):
-            harness.attempter.call_by(acme)
+            harness.attempter.use_names(acme)
     assert [line["event"] for line in logs] == ["names.changed"]
     secrets, stamp = (Secret.from_random(bytes(range(32))), SECRET), int(harness.clock.unix())
     await harness.attempter.attempt(event, 9, False, make_endpoint(), secrets, may_always)
@@ -296,7 +296,7 @@ async def test_a_standard_signature_that_does_not_verify_is_a_fault_of_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = AttempterHarness(Answer(401))
-    harness.attempter.call_by(Names(signatures=("service", "standard")))
+    harness.attempter.use_names(Names(signatures=("service", "standard")))
     wrong = {"webhook-id": "i", "webhook-timestamp": "1", "webhook-signature": "v1,AAAA"}
     monkeypatch.setattr(attempting, "standard_headers", lambda *_: wrong)
     secret = (Secret.from_random(bytes(range(32))),)

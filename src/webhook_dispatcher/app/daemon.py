@@ -66,7 +66,7 @@ from webhook_dispatcher.domain.errors import (
     StorageError,
     StorageUnavailable,
 )
-from webhook_dispatcher.domain.names import FIRST_NAMES
+from webhook_dispatcher.domain.names import DEFAULT_NAMES
 from webhook_dispatcher.domain.ports import LongestWaits, Sender
 from webhook_dispatcher.domain.record import Sent
 from webhook_dispatcher.settings import Settings
@@ -117,7 +117,7 @@ class Daemon:
         self._pause: OperatorPause | None = None
         self._instance: Instance | None = None
         self._installation: str | None = None
-        self._names = FIRST_NAMES
+        self._names = DEFAULT_NAMES
         self._has_waited = False
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
         self.metrics = Metrics(__version__, shard=settings.shard_name)
@@ -334,7 +334,7 @@ class Daemon:
                 ENDPOINT_WAIT,
             ),
         )
-        schema_check = partial(check_schema, upkeep, self._end_for, self._attempter.call_by)
+        schema_check = partial(check_schema, upkeep, self._end_for, self._attempter.use_names)
         sealing = partial(confirm_sealing_key, upkeep, keyring)
         self._pulse = Pulse(
             heartbeats,

@@ -33,8 +33,8 @@ from webhook_dispatcher.domain.errors import (
     UnopenedSecret,
 )
 from webhook_dispatcher.domain.event import PLATFORM
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
-from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
+from webhook_dispatcher.domain.signing import NO_STANDARD_KEY, Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import Administration, LongTransaction, PauseOfEverything
@@ -298,7 +298,7 @@ def _installation(found: Installation, wanted: str | None) -> CheckResult:
 
 def _names(names: Names) -> CheckResult:
     """Say by which names requests are sent, where they are not the first."""
-    if names == FIRST_NAMES:
+    if names == DEFAULT_NAMES:
         return CheckResult("names")
     agent = "" if names.user_agent is None else f", User-Agent {shown(names.user_agent)}"
     signatures = " and ".join(names.signatures)
@@ -352,9 +352,7 @@ async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, 
 
 def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:
     for merchant, error in list(unopened.items())[:MAX_NAMED]:
-        mend = (
-            f"webhook-dispatcher endpoint rotate-secret {shown(merchant)} --hold; until then its lane waits"
-        )
+        mend = f"{_rotated(merchant)} --hold; until then its lane waits"
         yield CheckResult("secret", f"{shown(merchant)}: {error}", mend)
     if len(unopened) > MAX_NAMED:
         yield CheckResult("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")
@@ -362,13 +360,16 @@ def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:
 
 def _without_standard(merchants: Sequence[str]) -> Iterator[CheckResult]:
     for merchant in merchants[:MAX_NAMED]:
-        mend = f"webhook-dispatcher endpoint rotate-secret {shown(merchant)} --overlap 24h, if it wants one"
-        note = f"{shown(merchant)}: no standard signature: its secret is no standard base64 behind whsec_"
-        yield CheckResult("standard", note=note, mend=mend)
+        note = f"{shown(merchant)}: no standard signature: {NO_STANDARD_KEY}"
+        yield CheckResult("standard", note=note, mend=f"{_rotated(merchant)} --overlap 24h, if it wants one")
     if len(merchants) > MAX_NAMED:
         yield CheckResult(
             "standard", note=f"and {len(merchants) - MAX_NAMED} more merchants", mend="as above"
         )
+
+
+def _rotated(merchant: str) -> str:
+    return f"webhook-dispatcher endpoint rotate-secret {shown(merchant)}"
 
 
 def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:

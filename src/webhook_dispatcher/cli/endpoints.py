@@ -21,12 +21,11 @@ from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import SERVICE, STANDARD, Names
-from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
+from webhook_dispatcher.domain.signing import NO_STANDARD_KEY, SECRET_RANDOM_BYTES, SealedSecret, Secret
 from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
-NOT_STANDARD = "its secret is no standard base64 behind whsec_, which `endpoint rotate-secret` makes"
 
 
 def set_(
@@ -100,7 +99,7 @@ def _signatures(session: CliContext, merchant: str, sealed: SealedSecret) -> tup
         return None, f"{SERVICE}; whether {STANDARD} too is not known: {error}"
     if secret.standard_key is not None:
         return (SERVICE, STANDARD), f"{SERVICE}, {STANDARD}"
-    return (SERVICE,), f"{SERVICE}; not {STANDARD}: {NOT_STANDARD}"
+    return (SERVICE,), f"{SERVICE}; not {STANDARD}: {NO_STANDARD_KEY}, which `endpoint rotate-secret` makes"
 
 
 def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:

@@ -14,7 +14,7 @@ import typer
 from webhook_dispatcher.cli.names import parse_prefix
 from webhook_dispatcher.cli.output import shown
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -77,7 +77,7 @@ def listen(
         typer.Option(
             "--header-prefix", parser=parse_prefix, metavar="PREFIX", help="As `names show` has it."
         ),
-    ] = FIRST_NAMES.header_prefix,
+    ] = DEFAULT_NAMES.header_prefix,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line instead.")] = False,
 ) -> None:
     """Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C."""

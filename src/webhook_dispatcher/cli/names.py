@@ -1,4 +1,4 @@
-"""`names`: what requests are called by, and which signatures they bear, the same for all programs."""
+"""`names`: the headers' prefix, the User-Agent and the signatures, the same for all programs."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,7 +9,7 @@ from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.domain.errors import UserError
-from webhook_dispatcher.domain.names import FIRST_NAMES, SIGNATURES, Names, prefix_fault, user_agent_fault
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, SIGNATURES, Names, prefix_fault, user_agent_fault
 
 
 def parse_prefix(text: str) -> str:
@@ -32,7 +32,7 @@ def _parse_signatures(text: str) -> str:
 
 
 def show(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
-    """Show by which names requests are sent."""
+    """Show headers' prefix, User-Agent and signatures."""
     names = session_of(context, shard).work(lambda database: database.read_names())
     if as_json:
         print_json(names)
@@ -67,7 +67,7 @@ def set_(
     requested_by: RequestedBy = None,
     shard: ShardName = None,
 ) -> None:
-    """Have requests called otherwise, or signed as Standard Webhooks has it too; the rest stays.
+    """Set the headers' prefix, the User-Agent or the signatures; the rest stays.
 
     Programs that run take it within ten seconds. Those written for schema 20 or before are refused then.
     """
@@ -78,8 +78,8 @@ def set_(
 
 
 def reset(context: typer.Context, requested_by: RequestedBy = None, shard: ShardName = None) -> None:
-    """Call requests as an installation does that has chosen no names: older programs are let in again."""
-    _set(session_of(context, shard), requested_by, FIRST_NAMES.header_prefix, "", FIRST_NAMES.signatures)
+    """Go back to the default names: older programs are let in again."""
+    _set(session_of(context, shard), requested_by, DEFAULT_NAMES.header_prefix, "", DEFAULT_NAMES.signatures)
 
 
 def _set(

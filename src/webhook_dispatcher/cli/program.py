@@ -98,15 +98,15 @@ COMMANDS_ASKED = {
     ),
 }
 NAMES = {
-    "show": LateCommand("names.show", "Show by which names requests are sent.", "names show"),
+    "show": LateCommand("names.show", "Show headers' prefix, User-Agent and signatures.", "names show"),
     "set": LateCommand(
         "names.set_",
-        "Have requests called otherwise, or signed as Standard Webhooks has it too; the rest stays.",
+        "Set the headers' prefix, the User-Agent or the signatures; the rest stays.",
         "names set --header-prefix Acme- --signatures service,standard",
     ),
     "reset": LateCommand(
         "names.reset",
-        "Call requests as an installation does that has chosen no names: older programs are let in again.",
+        "Go back to the default names: older programs are let in again.",
         "names reset",
     ),
 }
@@ -215,7 +215,7 @@ COMMANDS = {
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
     ),
     "names": TyperGroup(
-        help="What requests are called by: headers, User-Agent, signatures.",
+        help="The names that requests have: headers, User-Agent, signatures.",
         commands=dict(NAMES),
         rich_markup_mode=None,
     ),

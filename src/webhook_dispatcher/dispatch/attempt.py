@@ -17,7 +17,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -62,7 +62,7 @@ class Hold:
 class Attempter:
     """Makes attempts and turns them into records.
 
-    names: what requests are called by, from the next one on.
+    names: of headers and signatures, from the next request on.
     missing_keys, unopened: when each key was last missing, and when each merchant's secret last did not open
         although its key is there, for a delivery that waits (clock reading in seconds).
     """
@@ -73,7 +73,7 @@ class Attempter:
         keyring: Keyring,
         schedule: Schedule,
         instruments: Instruments,
-        names: Names = FIRST_NAMES,
+        names: Names = DEFAULT_NAMES,
     ) -> None:
         self.names = names
         self._sender = sender
@@ -91,8 +91,8 @@ class Attempter:
         self.unopened: dict[str, float] = {}
         self.in_flight = 0
 
-    def call_by(self, names: Names) -> None:
-        """Have requests called by these names from now on."""
+    def use_names(self, names: Names) -> None:
+        """Send by these names from now on."""
         if names != self.names:
             self.names = names
             _log.info("names.changed", **asdict(names))

@@ -99,12 +99,12 @@ class Gauges:
 
 
 async def check_schema(
-    upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None], call_by: Callable[[Names], None]
+    upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None], use_names: Callable[[Names], None]
 ) -> None:
-    """Tell when the schema does not serve this program any more, and else what requests are called by."""
+    """Tell when the schema does not serve this program any more, and else which names requests have."""
     try:
         await upkeep.check_schema()
-        call_by(await upkeep.read_names())
+        use_names(await upkeep.read_names())
     except SchemaMismatch as error:
         on_mismatch(error)
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 
 CHARGE_TYPES = (
     "charge.created",
@@ -132,7 +132,7 @@ class Event(NamedTuple):
             return "its object is not a JSON object of at most 256 KiB"
         return None
 
-    def headers(self, signature: str, names: Names = FIRST_NAMES) -> dict[str, str]:
+    def headers(self, signature: str, names: Names = DEFAULT_NAMES) -> dict[str, str]:
         """Return the request's headers, but for those of HTTP itself (transport) and of Standard Webhooks."""
         headers = {
             "Content-Type": CONTENT_TYPE,

@@ -1,4 +1,4 @@
-"""What requests are called by: the headers' prefix, the User-Agent, and which signatures they bear.
+"""Names that requests have: the headers' prefix, the User-Agent, and which signatures are sent.
 
 Stored in the database, so that all programs agree, and read again by each of them every five seconds.
 Source: contract 1; of the second signature Standard Webhooks (https://www.standardwebhooks.com).
@@ -51,7 +51,7 @@ def standard(event_id: str, stamp: str, signature: str) -> dict[str, str]:
     return {STANDARD_ID: event_id, STANDARD_TIMESTAMP: stamp, STANDARD_SIGNATURE: signature}
 
 
-FIRST_NAMES = Names()
+DEFAULT_NAMES = Names()
 """Those of an installation that has chosen none."""
 
 

@@ -508,7 +508,7 @@ class Upkeep(Protocol):
         ...
 
     async def read_names(self) -> Names:
-        """Return what requests are called by."""
+        """Return the names that requests have."""
         ...
 
     async def make_partitions(self, days_ahead: int) -> int:

@@ -35,6 +35,8 @@ CHECK_BYTES = 16
 _CHECK_CONTEXT = b"webhook-dispatcher key check"
 _KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BLOCK_BYTES = 64
+NO_STANDARD_KEY = "its secret is no standard base64 behind whsec_"
+"""Why a merchant has no standard signature."""
 
 
 class Secret:

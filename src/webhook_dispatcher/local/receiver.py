@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 import uvloop
 
-from webhook_dispatcher.domain.names import FIRST_NAMES, STANDARD_SIGNATURE, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, STANDARD_SIGNATURE, Names
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify, verify_standard
 from webhook_dispatcher.local.behaviour import Behaviour, Plan
@@ -62,7 +62,7 @@ class Receiver:
         refuses_forgeries: bool = False,
         forward: Callable[[Exchange], Awaitable[Answer]] | None = None,
         on_arrival: Callable[[Arrival], None] | None = None,
-        names: Names = FIRST_NAMES,
+        names: Names = DEFAULT_NAMES,
     ) -> None:
         self.names = names
         self.arrivals: list[Arrival] = []

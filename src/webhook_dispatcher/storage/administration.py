@@ -170,13 +170,13 @@ class Administration:
         await installation.adopt(self.connection, name, adopted_by)
 
     async def read_names(self) -> Names:
-        """Return what requests are called by."""
+        """Return the names that requests have."""
         return await installation.read_names(self.connection)
 
     async def set_names(
         self, prefix: str | None, user_agent: str | None, signatures: Sequence[str] | None
     ) -> Sequence[str]:
-        """Have requests called otherwise; None leaves a name as it is, and an empty User-Agent is our own.
+        """Set the names that requests have; None leaves one as it is, and an empty User-Agent is our own.
 
         Returns the older dispatchers that work, and would not know: nothing was changed then.
         """

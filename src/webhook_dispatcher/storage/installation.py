@@ -73,7 +73,7 @@ async def read(connection: Connection) -> Installation:
 
 
 async def read_names(connection: Connection) -> Names:
-    """Return what requests are called by; SchemaMismatch where it was not migrated to its end."""
+    """Return the names that requests have; SchemaMismatch where it was not migrated to its end."""
     row = await _row(connection, "read_names")
     if row is None:
         raise SchemaMismatch("the schema was not migrated to its end")

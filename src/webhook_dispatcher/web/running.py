@@ -20,7 +20,7 @@ from webhook_dispatcher.domain.errors import (
     SchemaMismatch,
     StorageUnavailable,
 )
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.storage import installation, schema
 from webhook_dispatcher.storage.api.connections import Connections, kept
 from webhook_dispatcher.storage.api.endpoints import refuse_powerful
@@ -100,7 +100,7 @@ class Running(ABC):
 
     def names(self) -> Names:
         """Return by which names events are sent: of several databases, those of the first."""
-        return self._names.get(next(iter(self._options.databases)), FIRST_NAMES)
+        return self._names.get(next(iter(self._options.databases)), DEFAULT_NAMES)
 
     async def _connect(self, stack: AsyncExitStack) -> Pools:
         """Open the pools, and ask each database once."""

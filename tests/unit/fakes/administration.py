@@ -14,7 +14,7 @@ from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.mass_command import Preview
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.verdict import Failure
@@ -84,7 +84,7 @@ class FakeAdministration(Administration):
         self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
-        self.names = FIRST_NAMES
+        self.names = DEFAULT_NAMES
         self.names_set: list[object] = []
         self.older: list[str] = []
         self.lock_capacity = LockCapacity(8, 64, 100)

@@ -24,7 +24,7 @@ from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD, Nothing
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.version import PUBLIC_VERSION
 from webhook_dispatcher.web.router import PARAMETER
 
@@ -153,7 +153,7 @@ LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
 COMMAND_LINK = ("readCommand", "id", "$response.body#/data/commandId")
 
 
-def document(operations: Sequence[Operation], names: Names = FIRST_NAMES) -> Object:
+def document(operations: Sequence[Operation], names: Names = DEFAULT_NAMES) -> Object:
     """Make the document of these operations, and of events as they are sent by these names."""
     paths: dict[str, Object] = defaultdict(dict)
     for operation in operations:

@@ -20,7 +20,7 @@ from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.delivery import DeliveryFacts
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names, standard
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names, standard
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
@@ -201,7 +201,7 @@ def payload_of(delivery: DeliveryFacts, sent: bytes | None) -> Payload | None:
 
 
 def headers_of(
-    delivery: DeliveryFacts, url: str | None, sent: bytes = b"", names: Names = FIRST_NAMES
+    delivery: DeliveryFacts, url: str | None, sent: bytes = b"", names: Names = DEFAULT_NAMES
 ) -> Sequence[tuple[str, str]]:
     """Return the head of a request now: the URL, our name, contract 1's headers with a signature's form."""
     headers = {"User-Agent": USER_AGENT} | _event(delivery, sent).headers("t=…,v1=…", names)

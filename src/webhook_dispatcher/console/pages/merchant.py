@@ -24,7 +24,7 @@ from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.names import FIRST_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated, Rotation
 from webhook_dispatcher.storage.api.held_rotation import when_held
@@ -148,7 +148,7 @@ class MerchantPages:
                 "/deliveries", {"merchant": merchant_id, "state": State.PENDING_RETRY}
             ),
             "new_client_id": ClientId.from_random(secrets.token_bytes(CLIENT_ID_BYTES), self._shard),
-            "snippet": self._snippet.replace(FIRST_NAMES.signature, self._names().signature),
+            "snippet": self._snippet.replace(DEFAULT_NAMES.signature, self._names().signature),
         }
         return Page("merchant.html", facts, 404 if is_unknown else status)
 

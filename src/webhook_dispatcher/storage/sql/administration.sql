@@ -410,7 +410,7 @@ WHERE endpoint.merchant_id = ANY(ARRAY[unchanged.merchant_id])
 RETURNING endpoint.merchant_id;
 
 -- name: set_names
--- Have requests called otherwise: null leaves a name as it is, and an empty User-Agent is each program's own.
+-- Set the names that requests have: null leaves a name as it is, and an empty User-Agent is each program's own.
 -- $1 header_prefix text
 -- $2 user_agent text
 -- $3 signatures text[]

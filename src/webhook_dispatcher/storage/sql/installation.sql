@@ -27,7 +27,7 @@ RETURNING state.installation;
 SELECT webhook.adopt_installation($1, $2) AS is_done;
 
 -- name: read_names
--- Read what requests are called by.
+-- Read the names that requests have.
 -- row: header_prefix text, user_agent text, signatures text[]
 -- none: the schema was never migrated to its end
 SELECT state.header_prefix, state.user_agent, state.signatures
