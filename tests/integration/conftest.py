@@ -41,7 +41,7 @@ def sender_class(request: pytest.FixtureRequest) -> Iterator[str | None]:
     """Let `Sender` be this one in all test modules, since they borrow from each other; say which it is."""
     which: str | None = getattr(request, "param", None)
     with pytest.MonkeyPatch.context() as patch:
-        for name, module in list(sys.modules.items()):
+        for name, module in sys.modules.copy().items():
             if which is not None and name.startswith("tests.integration.test_") and hasattr(module, "Sender"):
                 patch.setattr(module, "Sender", SENDERS[which])
         yield which
