@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+
+from tests.network.stream_server import StreamServer
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass
-class ConnectProxy:
+class ConnectProxy(StreamServer):
     """Open tunnels to where `targets` says that "host:port" is, or answer 503.
 
     converse: handles each connection instead, after the head of its CONNECT.
@@ -21,20 +21,6 @@ class ConnectProxy:
     converse: Callable[[bytes, asyncio.StreamWriter], Awaitable[None]] | None = None
     heads: list[bytes] = field(default_factory=list)
     tunnels: list[asyncio.StreamWriter] = field(default_factory=list)
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port: int = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def asked(self) -> list[str]:
@@ -50,12 +36,7 @@ class ConnectProxy:
         for writer in self.tunnels:
             writer.transport.abort()
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._handle(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             self.heads.append(head)
@@ -65,8 +46,6 @@ class ConnectProxy:
                 await self._tunnel(head, reader, writer)
         except (OSError, EOFError):
             pass
-        finally:
-            await _close(writer)
 
     async def _tunnel(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         port = self.targets.get(head.split()[1].decode())

@@ -1,15 +1,15 @@
 """A receiver that misbehaves byte by byte: real sockets, real TLS, and full control of what is written."""
 
 import asyncio
-import contextlib
 import ctypes
 import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
+
+from tests.network.stream_server import StreamServer
 
 # Linux, socket(7): a program of one instruction, which drops every segment that comes in.
 SO_ATTACH_FILTER = 26
@@ -56,7 +56,7 @@ Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
 
 
 @dataclass
-class RawReceiver:
+class RawReceiver(StreamServer):
     """Serve on a loopback port; every request is kept, then given to `behave`.
 
     converse: talks to each connection instead, without reading any request for it.
@@ -70,46 +70,23 @@ class RawReceiver:
     wanted_port: int = 0
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
-            self._serve, self.address, self.wanted_port, ssl=self.context
-        )
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        await self._listen(self.address, self.wanted_port, self.context)
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def url(self, rest: str = "/hook", host: str = "127.0.0.1") -> str:
         return f"{'https' if self.context else 'http'}://{host}:{self.port}{rest}"
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = asyncio.ensure_future(self._converse(reader, writer, self.connections))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _converse(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
-    ) -> None:
         try:
             if self.converse is not None:
                 await self.converse(reader, writer)
             else:
-                await self._answer_requests(reader, writer, number)
+                await self._answer_requests(reader, writer, self.connections)
         except (OSError, EOFError):
             pass
-        finally:
-            writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
 
     async def _answer_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
