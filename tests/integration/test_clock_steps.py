@@ -64,6 +64,7 @@ TOLD = {
     "delivery_log": "created_at finished_at",
     "dispatcher": "started_at",
     "endpoint": "created_at updated_at secret_created_at",
+    "event_type": "created_at retired_at",
     "key_check": "created_at",
     "lane": "leased_at endpoint_removed_at reported_failing_since",
     "lost_event": "sent_at noted_at",
