@@ -615,10 +615,12 @@ END
 $$;
 
 -- What keeps programs from before types of one's own from being served: 'types' that producers may write, events that are
--- 'owed' of one that was retired, transactions that are 'open' since then and may have written one; null: nothing.
+-- 'owed' of one that was retired, transactions that are 'open' since then and may have written one, or 'nothing' any more;
+-- null: they are served.
 CREATE FUNCTION webhook.event_types_hold() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
+        WHEN NOT EXISTS (SELECT FROM webhook.state WHERE state.compatible_from = 22) THEN NULL
         WHEN EXISTS (SELECT FROM webhook.event_type WHERE event_type.retired_at IS NULL) THEN 'types'
         WHEN EXISTS (
             SELECT FROM webhook.outbox WHERE outbox.type IN (SELECT event_type.name FROM webhook.event_type)
@@ -627,6 +629,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
             SELECT FROM webhook.event_type
             WHERE event_type.retired_xid >= pg_snapshot_xmin(pg_current_snapshot())
         ) THEN 'open'
+        ELSE 'nothing'
     END
 $$;
 
@@ -648,7 +651,7 @@ BEGIN
         WHEN EXISTS (SELECT FROM webhook.api_key) THEN 6
         ELSE 1
     END
-    WHERE state.is_only AND state.compatible_from = 22 AND webhook.event_types_hold() IS NULL;
+    WHERE state.is_only AND webhook.event_types_hold() = 'nothing';
     RETURN (SELECT false FROM webhook.event_type WHERE event_type.name = old_name);
 END
 $$;

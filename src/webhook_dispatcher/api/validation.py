@@ -83,11 +83,10 @@ def from_strings(model: type[M], fields: Mapping[str, str], language: Language) 
         raise _refused(error, language) from None
 
 
-def refuse_field(field: str, kind: str, language: Language) -> ApiError:
+def refuse_field(field: str, kind: str, language: Language, **facts: str) -> ApiError:
     """Refuse one field for what no model sees. kind: the key of its text, behind `field.`."""
-    return ApiError(
-        VALIDATION_FAILED, (Detail(field[:MAX_FIELD], words.template(f"field.{kind}", language), kind),)
-    )
+    text = words.template(f"field.{kind}", language).format(**facts)
+    return ApiError(VALIDATION_FAILED, (Detail(field[:MAX_FIELD], text, kind),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,7 @@ async def _database(
         yield _installation(await database.read_installation(), settings.installation)
         names = await database.read_names()
         yield _names(names)
+        yield await _event_types(database)
         for result in await _stored_keys(keyring, database, names):
             yield result
         yield await _partitions(settings, database)
@@ -304,6 +305,24 @@ def _names(names: Names) -> CheckResult:
     signatures = " and ".join(names.signatures)
     by = f"headers {names.header_prefix}…{agent}, signed as {signatures}"
     return CheckResult("names", note=f"ok; {by}; programs for schema 20 are refused")
+
+
+async def _event_types(database: Administration) -> CheckResult:
+    """Say which types of one's own keep older programs from being served, or what is left of them."""
+    if (hold := await database.read_type_hold()) is None:
+        return CheckResult("event types")
+    own = await database.list_own_types()
+    written = [each.name for each in own if each.retired_at is None]
+    what = {
+        "types": f"your own: {', '.join(written[:MAX_NAMED])}{' …' if len(written) > MAX_NAMED else ''}",
+        "owed": "events of retired types are owed",
+        "open": "a transaction is open since a type was retired",
+        "nothing": "all are retired, and nothing of them is owed",
+    }
+    mend = (
+        None if written else f"then `webhook-dispatcher event-type retire {own[0].name}` lets these in again"
+    )
+    return CheckResult("event types", note=f"ok; {what[hold]}; programs for schema 21 are refused", mend=mend)
 
 
 async def _stored_keys(keyring: Keyring | None, database: Administration, names: Names) -> list[CheckResult]:

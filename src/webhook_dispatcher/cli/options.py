@@ -1,7 +1,7 @@
 """Arguments and options that several commands share, and how their text is read."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, TypeVar
@@ -10,6 +10,7 @@ import typer
 
 from webhook_dispatcher.domain.duration import parse_duration
 from webhook_dispatcher.domain.errors import UserError
+from webhook_dispatcher.domain.event import KNOWN_TYPES, is_own_type
 from webhook_dispatcher.storage.administration import Administration
 
 MAX_MERCHANT_CHARACTERS = 128
@@ -70,6 +71,24 @@ def one_of(known: tuple[str, ...]) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def type_of(ours: tuple[str, ...]) -> Callable[[str], str]:
+    """Return how the name of one of these types is read, or of one's own, which there need not be."""
+
+    def parse(text: str) -> str:
+        if text not in ours and not is_own_type(text):
+            raise typer.BadParameter(f"{text!r} is none of {', '.join(ours)}, nor can it be your own")
+        return text
+
+    return parse
+
+
+async def check_types(named: Iterable[str], database: Administration) -> None:
+    """Refuse types that there are not: misspelt, they would match nothing."""
+    strange = set(named) - KNOWN_TYPES
+    if strange and (strange := strange - {own.name for own in await database.list_own_types()}):
+        raise UserError(f"there is no event type {', '.join(sorted(strange))}; see `event-type list`")
 
 
 async def check_known(merchant: str | None, database: Administration) -> None:

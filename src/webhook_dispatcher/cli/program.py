@@ -125,6 +125,21 @@ API_KEY = {
         "api-key revoke Yc2mUTZkIhXnFQ0sLr1d_w",
     ),
 }
+EVENT_TYPE = {
+    "add": LateCommand(
+        "event_types.add",
+        "Let producers write a type of your own, a new one or one that was retired; or change it.",
+        "event-type add refund.created --charge-id charge.id",
+    ),
+    "retire": LateCommand(
+        "event_types.retire",
+        "Let producers write a type no more; what is owed of it is sent, and retried, as before.",
+        "event-type retire refund.created",
+    ),
+    "list": LateCommand(
+        "event_types.list_", "Show types of your own, retired ones too.", "event-type list --json"
+    ),
+}
 ACCOUNT = {
     "add": LateCommand(
         "accounts.add",
@@ -221,6 +236,9 @@ COMMANDS = {
     ),
     "api-key": TyperGroup(help="Who may use the Partner API.", commands=dict(API_KEY), rich_markup_mode=None),
     "account": TyperGroup(help="Who may use the console.", commands=dict(ACCOUNT), rich_markup_mode=None),
+    "event-type": TyperGroup(
+        help="Types of event of your own, beside ours.", commands=dict(EVENT_TYPE), rich_markup_mode=None
+    ),
     "deliveries": TyperGroup(
         help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
     ),

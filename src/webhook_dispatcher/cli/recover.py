@@ -25,9 +25,11 @@ from webhook_dispatcher.cli.options import (
     ShardName,
     Until,
     check_known,
+    check_types,
     one_of,
     parse_moment,
     resolved,
+    type_of,
 )
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import CliContext, operator, session_of
@@ -68,7 +70,7 @@ Types = Annotated[
     list[str] | None,
     typer.Option(
         "--type",
-        parser=one_of(RECOVERABLE_TYPES),
+        parser=type_of(RECOVERABLE_TYPES),
         metavar="TYPE",
         help="Only events of this type. May be repeated.",
     ),
@@ -145,6 +147,7 @@ def ask_recover(
 
     async def look(database: Administration) -> tuple[Preview, Recover]:
         await check_known(merchant, database)
+        await check_types(event_types or (), database)
         start = _given(await resolved(since, database) or LONG_AGO)
         end = _given(await resolved(until, database) or await database.database_time())
         types = tuple(event_types or ()) or None
@@ -187,6 +190,7 @@ def ask_skip(
 
     async def look(database: Administration) -> tuple[Preview, Skip]:
         await check_known(merchant, database)
+        await check_types(event_types or (), database)
         start = _given(await resolved(since, database) or LONG_AGO)
         end = _given(await before.resolve(database))
         wanted = Skip(merchant, end, start, tuple(event_types or ()) or None, charge)

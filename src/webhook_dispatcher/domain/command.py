@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.event import (
     TEST_EVENT_TYPE,
     FailedReason,
     State,
+    is_own_type,
     render_instant,
 )
 
@@ -360,8 +361,8 @@ class TestEvent:
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         chosen = _argument(row, "type", TEST_EVENT_TYPE)
-        if chosen not in TESTED_TYPES:
-            _malformed(f"args.type is one of {', '.join(TESTED_TYPES)}")
+        if chosen not in TESTED_TYPES and not is_own_type(chosen):
+            _malformed(f"args.type is one of {', '.join(TESTED_TYPES)}, or of your own types")
         return cls(_merchant_id(row), chosen)
 
 
@@ -652,7 +653,18 @@ def _choice(row: CommandRow, name: str, known: tuple[str, ...]) -> tuple[str, ..
 def _which_events(row: CommandRow) -> tuple[tuple[str, ...] | None, str | None]:
     """Read of which types and of which charge events must be; None: of any."""
     charge = None if _argument(row, "charge") is None else _text(row, "charge")
-    return _choice(row, "types", RECOVERABLE_TYPES), charge
+    return _types(row), charge
+
+
+def _types(row: CommandRow) -> tuple[str, ...] | None:
+    """Read a list of types, ours or one's own; None when there is none."""
+    chosen = _argument(row, "types")
+    own = (
+        {word for word in chosen if isinstance(word, str) and is_own_type(word)}
+        if isinstance(chosen, list)
+        else set()
+    )
+    return _choice(row, "types", (*RECOVERABLE_TYPES, *sorted(own)))
 
 
 def _count(row: CommandRow, name: str, highest: int) -> int:

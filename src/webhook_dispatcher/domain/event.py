@@ -53,10 +53,32 @@ MIN_CREATED_AT = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_CREATED_AT = datetime(2100, 1, 1, tzinfo=UTC)
 """An event is of neither an earlier nor of a later time (contract 3); the latter is not included."""
 KNOWN_TYPES = frozenset(EVENT_TYPES)
-"""What this version can send; a newer one may know more."""
+"""Ours; an installation may have more of its own."""
+_TYPE = re.compile(r"[a-z0-9_.]{1,64}")
+_TESTED = re.compile(rb'"ch_test:([a-z0-9_.]{1,64})"')
+"""The id of the charge of a sample of one's own type: a stored test is told by it."""
 CONTENT_TYPE = "application/json; charset=utf-8"
 """Of a body. JSON is always UTF-8, but Java's servlets read text as Latin-1 where no charset is named."""
 _OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
+
+
+def is_own_type(name: str) -> bool:
+    """Tell whether a type may be one's own: it has the form of a type, and is none of ours."""
+    return name not in KNOWN_TYPES and _TYPE.fullmatch(name) is not None
+
+
+def sample_of(name: str, charge_path: str) -> bytes:
+    """Make the least sample of a type of one's own, where none is given."""
+    opening = "".join(f'{{"{member}":' for member in charge_path.split("."))
+    return f'{opening}"ch_test:{name}"{"}" * opening.count("{")}'.encode()
+
+
+def sampled_type(sample: bytes) -> str:
+    """Return the type that a test with this object is told as: `webhook.test` where it is none's sample."""
+    if (known := _SAMPLED.get(sample)) is not None:
+        return known
+    own = _TESTED.search(sample)
+    return own[1].decode() if own and is_own_type(own[1].decode()) else TEST_EVENT_TYPE
 
 
 class State(StrEnum):
@@ -115,13 +137,13 @@ class Event(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Tell whether this version knows the event's type; a newer one may know more."""
-        return self.type in KNOWN_TYPES
+        """Tell whether its type can be sent: ours, or one of the same form that producers may write."""
+        return self.type in KNOWN_TYPES or is_own_type(self.type)
 
     @property
     def sent_type(self) -> str:
         """The type that a merchant is told: of a test that of its sample (contract 3, `test_event`)."""
-        return _SAMPLED.get(self.object, self.type) if self.type == TEST_EVENT_TYPE else self.type
+        return sampled_type(self.object) if self.type == TEST_EVENT_TYPE else self.type
 
     @property
     def fault(self) -> str | None:

@@ -325,6 +325,10 @@ class CommandTransaction(MassTransaction, Protocol):
         """Tell whether everything is paused, whoever is paused besides."""
         ...
 
+    async def read_sample(self, event_type: str) -> bytes | None:
+        """Return the object of a test of one's own type; None where there is no such type."""
+        ...
+
     async def read_suspension(self, merchant_id: str) -> datetime | None:
         """Tell since when a merchant is suspended; None where it is not."""
         ...

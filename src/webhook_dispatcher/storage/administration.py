@@ -22,7 +22,7 @@ from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
-from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
+from webhook_dispatcher.storage import event_types, installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.command import parsed, read_command
@@ -463,6 +463,22 @@ class Administration:
     async def create_api_key(self, merchant_id: str, client_id: str, secret_hash: bytes, name: str) -> None:
         """Make a key of the Partner API; StatementRefused where the merchant's id can be none."""
         await api_keys.create(self.connection, merchant_id, client_id, secret_hash, name, self.person or "")
+
+    async def list_own_types(self) -> list[event_types.OwnType]:
+        """Return types of one's own, retired ones too."""
+        return await event_types.own_types(self.connection)
+
+    async def add_event_type(self, name: str, sample: str | None, charge_path: str | None) -> Sequence[str]:
+        """Let producers write a type, as `event_types.add`; returns what stands against it."""
+        return await event_types.add(self.connection, name, sample, charge_path, self.person or "")
+
+    async def retire_event_type(self, name: str) -> bool | None:
+        """Let producers write a type no more, as `event_types.retire`."""
+        return await event_types.retire(self.connection, name, self.person or "")
+
+    async def read_type_hold(self) -> str | None:
+        """Say what keeps programs from before types of one's own from being served; None: they are."""
+        return await event_types.read_hold(self.connection)
 
     async def list_api_keys(self, merchant_id: str | None) -> list[api_keys.ApiKeyView]:
         """Return the keys of all merchants or of one, revoked ones too."""

@@ -31,6 +31,7 @@ from webhook_dispatcher.domain.ports import (
     ReopenedChunk,
     TestLog,
 )
+from webhook_dispatcher.storage import event_types
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.mass_commands import PostgresMassTransaction
 from webhook_dispatcher.storage.statements import load
@@ -171,6 +172,9 @@ class PostgresCommandTransaction(PostgresMassTransaction):
     async def is_everything_paused(self) -> bool:
         row = await self._row("is_everything_paused")
         return row is not None and bool(row["paused"])
+
+    async def read_sample(self, event_type: str) -> bytes | None:
+        return await event_types.read_sample(self.connection, event_type)
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:
         row = await self._row("read_suspension", merchant_id)

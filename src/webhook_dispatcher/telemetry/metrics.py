@@ -13,13 +13,22 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from webhook_dispatcher.domain.command import COMMANDS, HANDLED_STATUSES
-from webhook_dispatcher.domain.event import EVENT_TYPES, NOTICE_TYPES, FailedReason, State, Trigger
+from webhook_dispatcher.domain.event import (
+    EVENT_TYPES,
+    NOTICE_TYPES,
+    FailedReason,
+    State,
+    Trigger,
+    is_own_type,
+)
 from webhook_dispatcher.domain.verdict import Outcome
 
 ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0, 11.0)
 LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
 STATEMENT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 OWN_FAULTS = ("local", "signer", "fleet", "clock")
+MAX_OWN_TYPES = 100
+"""Types of one's own that are labels; others are `unknown`."""
 SHARD = "shard"
 """The label of what is measured in a database, where databases have names."""
 
@@ -200,10 +209,11 @@ class Metrics:
 
 
 class _DeliveriesBy(dict[tuple[State, FailedReason | None, str], Counter]):
-    """The counter of each end and event type; a type that is none of ours makes no label of its own."""
+    """The counter of each end and event type: ours, the first of one's own, and `unknown` for all others."""
 
     def __init__(self, deliveries: Counter) -> None:
         self._deliveries = deliveries
+        self._own: set[str] = set()
         ends = [(State.DELIVERED, None), *((State.FAILED, reason) for reason in FailedReason)]
         super().__init__(
             {
@@ -213,7 +223,12 @@ class _DeliveriesBy(dict[tuple[State, FailedReason | None, str], Counter]):
         )
 
     def __missing__(self, labels: tuple[State, FailedReason | None, str]) -> Counter:
-        return self._counter_of(labels[0], labels[1], "unknown")
+        state, reason, event_type = labels
+        if is_own_type(event_type) and len(self._own | {event_type}) <= MAX_OWN_TYPES:
+            self._own.add(event_type)
+            self[labels] = self._counter_of(state, reason, event_type)
+            return self[labels]
+        return self._counter_of(state, reason, "unknown")
 
     def _counter_of(self, state: State, reason: FailedReason | None, event_type: str) -> Counter:
         return self._deliveries.labels(state, event_type, reason or "")

@@ -25,7 +25,7 @@ from webhook_dispatcher.domain.command import (
     WaitingCommand,
 )
 from webhook_dispatcher.domain.errors import LeaseLost
-from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.event import State, sample_of
 from webhook_dispatcher.domain.mass_command import MadeDue, Matches
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
@@ -67,6 +67,7 @@ class FakeControls:
         self.is_cancelled = True
         self.paused: set[str | None] = set()
         self.suspended: dict[str, datetime] = {}
+        self.own_type: str | None = None
         self.takes_together = True
         self.shares: list[int] = []
         self.finished_together: list[list[int]] = []
@@ -244,6 +245,9 @@ class FakeControls:
 
     async def is_everything_paused(self) -> bool:
         return None in self.paused
+
+    async def read_sample(self, event_type: str) -> bytes | None:
+        return sample_of(event_type, "id") if event_type == self.own_type else None
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:
         return self.suspended.get(merchant_id)

@@ -8,9 +8,9 @@ from webhook_dispatcher.console.calls import Page, Redirect, Request, Response
 from webhook_dispatcher.console.pages.acts import MASS, hindrance
 from webhook_dispatcher.console.pages.filters import ENDED, FieldRefused, FilterFields, said
 from webhook_dispatcher.console.rendering import with_query
-from webhook_dispatcher.domain.event import EVENT_TYPES, State
+from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryPage
-from webhook_dispatcher.storage.console.filters import FilterRefused
+from webhook_dispatcher.storage.console.filters import FilterRefused, Refusal
 from webhook_dispatcher.storage.console.merchants import Merchants
 
 PAGE = 50
@@ -39,10 +39,13 @@ class DeliveryLog:
             # A link that is sent to somebody in another zone means the same there.
             return Redirect(with_query("/deliveries", {**dict(meant.pairs), "after": after}))
         page: DeliveryPage | None = None
+        types = await self.deliveries.types()
         refused, is_by_end = "", False
         try:
             wanted = fields.wanted(request.reader.zone)
             is_by_end = wanted.is_by_end
+            if wanted.type is not None and wanted.type not in types:
+                raise FilterRefused("type", Refusal.UNKNOWN)
             page = await self.deliveries.list(request.key, wanted, after, PAGE)
         except (FieldRefused, FilterRefused) as error:
             refused = said(request, error)
@@ -64,7 +67,7 @@ class DeliveryLog:
             "mass": mass,
             "hindrances": _hindrances(request, mass),
             "is_filtered": bool(filled),
-            "event_types": EVENT_TYPES,
+            "event_types": types,
             "page": page,
             "refused": refused,
             "is_unknown": is_unknown,

@@ -33,6 +33,7 @@ from webhook_dispatcher.domain.command import (
     TestEvent,
 )
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
+from webhook_dispatcher.domain.event import SAMPLE_CHARGE, SAMPLES, is_own_type
 from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls
 
 _log = structlog.get_logger()
@@ -125,12 +126,19 @@ class LongRunningCommands:
         # A merchant that is paused by itself is tried so before it is resumed.
         if await transaction.is_everything_paused():
             raise CommandRejected(Code.WRONG_STATE, "everything is paused: resume it first")
+        sample = SAMPLES.get(command.type, SAMPLE_CHARGE)
+        if is_own_type(command.type):
+            if (own := await transaction.read_sample(command.type)) is None:
+                raise CommandRejected(Code.MALFORMED, f"there is no event type {command.type}: add it first")
+            sample = own
         if row.result:
             progress = SampleProgress.from_result(row.result)
         else:
             progress = SampleProgress(uuid4(), self._database_clock.now())
         running = await self._mark_running(transaction, row, progress.as_result())
-        return SampleEvent(command, progress, running, self._claims, self._attempter, self._metrics)
+        return SampleEvent(
+            command.merchant_id, sample, progress, running, self._claims, self._attempter, self._metrics
+        )
 
     async def _mark_running(
         self, transaction: CommandTransaction, row: CommandRow, result: Mapping[str, Any]

@@ -8,11 +8,9 @@ from uuid import UUID
 
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.running_command import RunningCommand
-from webhook_dispatcher.domain.command import Code, TestEvent, malformed_progress
+from webhook_dispatcher.domain.command import Code, malformed_progress
 from webhook_dispatcher.domain.errors import UnopenedSecret
 from webhook_dispatcher.domain.event import (
-    SAMPLE_CHARGE,
-    SAMPLES,
     TEST_EVENT_TYPE,
     Event,
     FailedReason,
@@ -52,7 +50,8 @@ class SampleEvent:
 
     def __init__(
         self,
-        command: TestEvent,
+        merchant_id: str,
+        sample: bytes,
         progress: SampleProgress,
         running: RunningCommand,
         claims: Claims,
@@ -63,10 +62,10 @@ class SampleEvent:
         self._event = Event(
             seq=0,
             id=progress.event_id,
-            merchant_id=command.merchant_id,
+            merchant_id=merchant_id,
             type=TEST_EVENT_TYPE,
             created_at=progress.created_at,
-            object=SAMPLES.get(command.type, SAMPLE_CHARGE),
+            object=sample,
             trigger=Trigger.MANUAL,
             on_failure=State.FAILED,
         )
