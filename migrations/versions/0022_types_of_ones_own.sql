@@ -25,8 +25,8 @@ CREATE TABLE webhook.event_type (
     -- The transaction that retired it: one that was open then may still write such an event.
     retired_xid xid8,
     CONSTRAINT sample_has_its_type_as_its_charge CHECK (
-        sample #>> string_to_array(charge_path, '.') = 'ch_test:' || name
-        AND substring(sample::text FROM '"ch_test:([a-z0-9_.]{1,64})"') = name
+        sample #>> string_to_array(charge_path, '.') IS NOT DISTINCT FROM 'ch_test:' || name
+        AND substring(sample::text FROM '"ch_test:([a-z0-9_.]{1,64})"') IS NOT DISTINCT FROM name
     ),
     CONSTRAINT retired_by_a_transaction CHECK ((retired_at IS NULL) = (retired_xid IS NULL))
 );

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -30,6 +30,7 @@ from webhook_dispatcher.storage.administration import (
     PauseOfEverything,
     UnreadableRow,
 )
+from webhook_dispatcher.storage.event_types import OwnType
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
@@ -55,8 +56,8 @@ async def test_nothing_is_wrong() -> None:
     assert problems(results) == {}
     assert [result.check for result in results] == [
         *("configuration", "open files", "crash", "tls", "database", "clock", "schema", "installation"),
-        *("names", "keys", "partitions", "lost", "dispatchers", "transactions", "temporary", "rows"),
-        *("platform", "outbound", "endpoints"),
+        *("names", "event types", "keys", "partitions", "lost", "dispatchers", "transactions", "temporary"),
+        *("rows", "platform", "outbound", "endpoints"),
     ]
 
 
@@ -164,6 +165,23 @@ async def test_the_one_statement_against_temporary_functions_is_named() -> None:
     (result,) = [each for each in await examine(session(database)) if each.check == "temporary"]
     assert result.problem is None
     assert (result.mend or "").startswith('REVOKE TEMPORARY ON DATABASE "charges" FROM PUBLIC')
+
+
+@pytest.mark.parametrize(
+    ("hold", "retired_at", "note", "has_mend"),
+    [
+        ("types", None, "ok; your own: b.made; programs for schema 21 are refused", False),
+        ("owed", NOW, "ok; events of retired types are owed; programs for schema 21 are refused", True),
+    ],
+)
+async def test_types_of_ones_own_say_what_older_programs_are_refused_for(
+    hold: str, retired_at: datetime | None, note: str, has_mend: bool
+) -> None:
+    database = await configured()
+    database.type_hold = hold
+    database.own_types = [OwnType("a.made", "id", NOW, NOW), OwnType("b.made", "id", NOW, retired_at)]
+    results = {result.check: result for result in await examine(session(database))}
+    assert (results["event types"].note, results["event types"].mend is not None) == (note, has_mend)
 
 
 async def test_a_missing_key_is_found() -> None:

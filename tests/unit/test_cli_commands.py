@@ -256,6 +256,7 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
      "types": ["charge.failed", "charge.created"], "charge": "ch_1", "counted": 5}),
     ("test-event m1", "test_event", "m1", {}),
     ("test-event m1 --type charge.failed", "test_event", "m1", {"type": "charge.failed"}),
+    ("test-event m1 --type refund.created", "test_event", "m1", {"type": "refund.created"}),
     ("pause m1", "pause", "m1", {}),
     ("pause --all", "pause", None, {}),
     ("resume m1", "resume", "m1", {}),

@@ -120,7 +120,7 @@ def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | S
         (replace(make("pause"), args=None), "args must be a JSON object"),
         (make("test_event", event_id=ID), "test_event needs merchant_id"),
         *((make("test_event", "m", type=kind), "args.type is one of webhook.test, charge.created")
-          for kind in ("delivery.failed", "", None, ["charge.failed"])),
+          for kind in ("delivery.failed", "", "Refund", None, ["charge.failed"])),
         *((make("set_url", "m", **args), "set_url needs args.url, a string")
           for args in ({}, {"url": None}, {"url": ["https://a.example/"]})),
         (make("set_url", url="https://a.example/"), "set_url needs merchant_id"),

@@ -34,7 +34,7 @@ def refused(wanted: DeliveryFilter | CommandFilter) -> tuple[str, Refusal]:
         (DeliveryFilter(merchant_id="a\0b"), "merchant_id", Refusal.UNREADABLE),
         (DeliveryFilter(charge_id="\ud800"), "charge_id", Refusal.UNREADABLE),
         (DeliveryFilter(state="lost"), "state", Refusal.UNKNOWN),
-        (DeliveryFilter(type="charge.lost"), "type", Refusal.UNKNOWN),
+        (DeliveryFilter(type="Refund"), "type", Refusal.UNKNOWN),
         (DeliveryFilter(outcome="lost"), "outcome", Refusal.UNKNOWN),
         (DeliveryFilter(status=1000), "status", Refusal.UNKNOWN),
         (DeliveryFilter(status=-1), "status", Refusal.UNKNOWN),

@@ -17,6 +17,7 @@ from webhook_dispatcher.domain.event import (
     SAMPLES,
     TEST_EVENT_TYPE,
     render_instant,
+    sample_of,
 )
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -85,11 +86,30 @@ def test_an_event_by_the_rules_has_no_fault(text: bytes) -> None:
     assert make_event(1, object=text).fault is None
 
 
-@pytest.mark.parametrize("event_type", ["", "charge.created ", "charge.invented"])
-def test_a_type_of_another_version_is_not_known_and_no_fault(event_type: str) -> None:
+@pytest.mark.parametrize("event_type", ["", "charge.created ", "charge\nX: y", "Refund", "a" * 65])
+def test_a_malformed_type_is_not_known_and_no_fault(event_type: str) -> None:
     event = make_event(1, type=event_type)
     assert (event.is_known, event.fault) == (False, None)
-    assert all(make_event(1, type=known).is_known for known in EVENT_TYPES)
+    assert all(make_event(1, type=known).is_known for known in (*EVENT_TYPES, "refund.created", "a" * 64))
+
+
+@pytest.mark.parametrize(
+    ("sample", "told"),
+    [
+        (sample_of("refund.created", "id"), "refund.created"),
+        (sample_of("refund.created", "charge.of.it"), "refund.created"),
+        (b'{"a":"ch_test:b","id":"ch_test:c"}', "b"),
+        (b'{"id":"ch_test:charge.failed"}', TEST_EVENT_TYPE),
+        (b'{"id":"ch_test:delivery.failed"}', TEST_EVENT_TYPE),
+        (b'{"id":"ch_test:Refund"}', TEST_EVENT_TYPE),
+        (b'{"note":"\\"ch_test:b\\""}', TEST_EVENT_TYPE),
+    ],
+)
+def test_a_test_of_ones_own_type_is_told_by_its_charge(sample: bytes, told: str) -> None:
+    event = make_event(1, type=TEST_EVENT_TYPE, object=sample)
+    assert (event.sent_type, event.type) == (told, TEST_EVENT_TYPE)
+    assert make_event(1, type="charge.created", object=sample).sent_type == "charge.created"
+    assert json.loads(event.body())["data"]["object"] == json.loads(sample)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,18 @@ async def test_a_resumed_test_keeps_its_id_and_type(harness: ControllerHarness) 
     assert UUID(harness.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
 
 
+async def test_a_test_may_be_of_a_type_of_ones_own_that_there_is(harness: ControllerHarness) -> None:
+    harness.controls.own_type = "refund.created"
+    command = harness.controls.insert("test_event", "m", args={"type": "refund.created"})
+    await harness.step()
+    assert harness.sender.sent[0][1]["Service-Event-Type"] == "refund.created"
+    assert (harness.controls.handlings[command.id].result or {})["type"] == "refund.created"
+    assert harness.controls.tests[0].event.type == "webhook.test"
+    lost = harness.controls.insert("test_event", "m", args={"type": "refund.lost"})
+    await harness.step()
+    assert (harness.controls.handlings[lost.id].code, len(harness.sender.sent)) == (Code.MALFORMED, 1)
+
+
 async def test_a_test_is_its_workers_for_longer_than_its_attempt_may_take(harness: ControllerHarness) -> None:
     harness.controls.insert("test_event", "m")
     await harness.step()

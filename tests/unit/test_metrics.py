@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from docs.reference import metrics_table
 from webhook_dispatcher.api.metrics import ApiMetrics
-from webhook_dispatcher.domain.event import FailedReason
-from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics
+from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.telemetry.metrics import MAX_OWN_TYPES, Metrics, ProcessMetrics
 
 CONTRACT_FILE = Path(__file__).parents[2] / "docs" / "contract.md"
 OF_PROCESSES = {
@@ -80,6 +80,18 @@ def test_known_labels_are_there_from_the_start() -> None:
         assert f"webhook_deliveries_total{{{labels}}} 0.0" in text
     assert 'webhook_control_commands_total{command="retry_failed",status="rejected"} 0.0' in text
     assert 'webhook_build_info{version="1.2.3"} 1.0' in text
+
+
+def test_so_many_types_of_ones_own_are_labels_and_no_more() -> None:
+    metrics = Metrics("1.2.3")
+    for number in range(2 * MAX_OWN_TYPES):
+        metrics.deliveries_by[State.DELIVERED, None, f"own.{number % (MAX_OWN_TYPES + 2)}"].inc()
+    metrics.deliveries_by[State.DELIVERED, None, "no type"].inc()
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    label = 'webhook_deliveries_total{reason="",state="delivered",type='
+    assert len([line for line in lines if line.startswith(f'{label}"own.')]) == MAX_OWN_TYPES
+    assert f'{label}"own.0"}} 2.0' in lines
+    assert f'{label}"unknown"}} 3.0' in lines
 
 
 def test_named_database_labels_what_is_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Events of a type that only a newer version knows: left to it, and lost by nobody."""
+"""Events of a type that cannot be one, past the rules: left as they are, and lost by nobody."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
 from webhook_dispatcher.domain.event import State
 
-NEW_TYPE = "charge.invented"
+NEW_TYPE = "charge invented"
 
 
 async def test_a_lane_is_left_to_a_newer_daemon_at_the_first_event_of_an_unknown_type() -> None:

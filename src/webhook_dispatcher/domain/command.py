@@ -362,7 +362,7 @@ class TestEvent:
         """Read a row; CommandRejected when it is malformed."""
         chosen = _argument(row, "type", TEST_EVENT_TYPE)
         if chosen not in TESTED_TYPES and not is_own_type(chosen):
-            _malformed(f"args.type is one of {', '.join(TESTED_TYPES)}, or of your own types")
+            malformed_type()
         return cls(_merchant_id(row), chosen)
 
 
@@ -616,6 +616,11 @@ def malformed_progress() -> NoReturn:
     _malformed("result is not what a worker wrote: ask anew")
 
 
+def malformed_type() -> NoReturn:
+    """Reject a test of a type that there is not."""
+    _malformed(f"args.type is one of {', '.join(TESTED_TYPES)}, or of your own types")
+
+
 def _argument(row: CommandRow, name: str, default: object = None) -> Any:
     return (row.args or {}).get(name, default)
 
@@ -659,11 +664,7 @@ def _which_events(row: CommandRow) -> tuple[tuple[str, ...] | None, str | None]:
 def _types(row: CommandRow) -> tuple[str, ...] | None:
     """Read a list of types, ours or one's own; None when there is none."""
     chosen = _argument(row, "types")
-    own = (
-        {word for word in chosen if isinstance(word, str) and is_own_type(word)}
-        if isinstance(chosen, list)
-        else set()
-    )
+    own = set(filter(is_own_type, chosen)) if isinstance(chosen, list) else set()
     return _choice(row, "types", (*RECOVERABLE_TYPES, *sorted(own)))
 
 

@@ -6,7 +6,7 @@ Source: contract 1 and 2 (docs/contract.md).
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 from uuid import UUID
 
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
@@ -62,9 +62,9 @@ CONTENT_TYPE = "application/json; charset=utf-8"
 _OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
-def is_own_type(name: str) -> bool:
-    """Tell whether a type may be one's own: it has the form of a type, and is none of ours."""
-    return name not in KNOWN_TYPES and _TYPE.fullmatch(name) is not None
+def is_own_type(name: object) -> TypeGuard[str]:
+    """Tell whether this may be a type of one's own: it has the form of a type, and is none of ours."""
+    return isinstance(name, str) and name not in KNOWN_TYPES and _TYPE.fullmatch(name) is not None
 
 
 def sample_of(name: str, charge_path: str) -> bytes:

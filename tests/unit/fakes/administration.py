@@ -28,6 +28,7 @@ from webhook_dispatcher.storage.administration import (
     StoredSecrets,
     UnreadableRow,
 )
+from webhook_dispatcher.storage.event_types import OwnType
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
 from webhook_dispatcher.storage.previews import PauseOf
@@ -61,6 +62,8 @@ class FakeAdministration(Administration):
         self.deliveries: list[DeliveryView] = []
         self.attempts: list[AttemptView] = []
         self.strangers: set[str] = set()
+        self.own_types: list[OwnType] = []
+        self.type_hold: str | None = None
         self.attempts_to_come: list[AttemptView] = []
         self.preview = Preview(0, False, {}, {}, 0)
         self.previewed: list[Recover | Skip] = []
@@ -189,6 +192,12 @@ class FakeAdministration(Administration):
 
     async def list_endpoints(self) -> list[EndpointView]:
         return list(self.endpoints.values())
+
+    async def list_own_types(self) -> list[OwnType]:
+        return self.own_types
+
+    async def read_type_hold(self) -> str | None:
+        return self.type_hold
 
     async def is_known_merchant(self, merchant_id: str) -> bool:
         return merchant_id not in self.strangers

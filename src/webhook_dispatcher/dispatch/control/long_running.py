@@ -31,6 +31,7 @@ from webhook_dispatcher.domain.command import (
     RetryFailed,
     Skip,
     TestEvent,
+    malformed_type,
 )
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
 from webhook_dispatcher.domain.event import SAMPLE_CHARGE, SAMPLES, is_own_type
@@ -126,11 +127,11 @@ class LongRunningCommands:
         # A merchant that is paused by itself is tried so before it is resumed.
         if await transaction.is_everything_paused():
             raise CommandRejected(Code.WRONG_STATE, "everything is paused: resume it first")
-        sample = SAMPLES.get(command.type, SAMPLE_CHARGE)
+        sample: bytes | None = SAMPLES.get(command.type, SAMPLE_CHARGE)
         if is_own_type(command.type):
-            if (own := await transaction.read_sample(command.type)) is None:
-                raise CommandRejected(Code.MALFORMED, f"there is no event type {command.type}: add it first")
-            sample = own
+            sample = await transaction.read_sample(command.type)
+        if sample is None:
+            malformed_type()
         if row.result:
             progress = SampleProgress.from_result(row.result)
         else:
