@@ -32,7 +32,8 @@ ADDS = f"""
 RECORDED_BY_NEXT = f"SELECT count(*) FROM webhook.lane WHERE recorded_by = {NEXT}"
 USES = ("recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),", f"recorded_by = {NEXT},")
 """A line of the statement that records outcomes, and what the next version has behind it."""
-NEW_TYPE = "charge.invented"
+NEW_TYPE = "charge.Invented"
+"""Of a form that this version does not send; it sends any other that the database takes."""
 REVISION = '''
     """One more."""
 

@@ -545,6 +545,11 @@ QUESTIONS: Mapping[str, Question] = {
     # api_keys
     "create_api_key": Question((MERCHANT, "'new'", "sha256('new')", "'shop'", "'cli:ana'")),
     "revoke_api_key": Question((f"'{CLIENT}'", "'cli:ana'")),
+    # event_types
+    "add_event_type": Question(("'refund.created'", '\'{"id":"ch_test:refund.created"}\'', "NULL", "'ana'")),
+    "retire_event_type": Question(("'refund.created'", "'ana'")),
+    "read_sample": Question(("'refund.created'",)),
+    "read_hold": Question(()),
     # api_deliveries
     "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),
     "list_own_failed": Question((READER, NEWEST, *UNFILTERED[1:], str(ASKED)), ASKED),
@@ -695,6 +700,8 @@ READ_WHOLE: Mapping[str, str] = {
     "count_secrets": "it counts all secrets",
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
     "list_accounts": "all accounts are asked for",
+    "list_event_types": "all are asked for, and they are made by hand",
+    "add_event_type": "it looks at all dispatchers",
     "list_api_keys": "its condition is optional, and keys are made by hand",
     "count_lanes": "it looks at all lanes",
     "release_lanes_of": "it looks at all lanes, for a process that has died",
@@ -746,6 +753,7 @@ SUBJECTS: Sequence[tuple[str, Role | None]] = (
     ("api_tokens", None),
     ("api_limits", None),
     ("api_keys", None),
+    ("event_types", None),
     ("api_endpoints", None),
     ("api_deliveries", None),
     ("api_events", None),

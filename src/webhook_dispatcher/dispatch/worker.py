@@ -132,7 +132,7 @@ class Worker:
             raise
         for session, ask in zip(sessions, asks, strict=True):
             run = runs.get(session.lease.lane, [])
-            if all(event.type in KNOWN_TYPES for event in run):
+            if all(event.type in KNOWN_TYPES or event.is_known for event in run):
                 session.take_in(run, ask, stable)
             else:
                 self._take_in_part(session, ask, Run(run), stable)
@@ -156,7 +156,7 @@ class Worker:
         then waits, because of a damaged row, for all daemons; because of an unknown type, for this process
         alone: a newer daemon may claim it at once.
         """
-        known = list(takewhile(lambda event: event.type in KNOWN_TYPES, run.events))
+        known = list(takewhile(lambda event: event.is_known, run.events))
         is_unknown = len(known) < len(run.events)
         if is_unknown:
             self._blocked.find_unknown(run.events[len(known)])

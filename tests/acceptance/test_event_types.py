@@ -1,0 +1,71 @@
+"""A type of one's own from its adding to after its retirement: written, sent, tested, listed, sent again."""
+
+import asyncio
+import json
+
+import asyncpg
+import pytest
+
+from tests.acceptance.api_merchant import start_api
+from tests.acceptance.console_people import start_console
+from tests.acceptance.installation import Installation
+from webhook_dispatcher.local.behaviour import Behaviour
+
+OWN = "refund.created"
+SAMPLE = '{"amount": 1.10, "charge": {"id": "ch_test:refund.created"}}'
+REFUND = '{"amount": 2.50, "charge": {"id": "ch_1"}}'
+
+
+async def said(installation: Installation, *line: str) -> tuple[int, str]:
+    """Run a command while the receiver answers; return its code and what it says."""
+    ended = await asyncio.to_thread(installation.command, *line)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+async def test_a_type_of_ones_own_is_sent_tested_listed_and_sent_again_though_it_is_retired(
+    installation: Installation,
+) -> None:
+    await installation.configure("m1")
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    file = installation.folder / "sample.json"
+    file.write_text(SAMPLE)
+    line = ("event-type", "add", OWN, "--sample", str(file), "--charge-id", "charge.id")
+    assert await said(installation, *line) == (0, f"{OWN}: added\n")
+
+    sent = await installation.emit("m1", REFUND, OWN)
+    await installation.settled(sent.id, "delivered", 1)
+    installation.receiver.behave("m1", Behaviour(status=500))
+    failing = await installation.emit("m1", REFUND, OWN)
+    await installation.settled(failing.id, "pending_retry", 1)
+    installation.receiver.behave("m1", Behaviour())
+    assert (await said(installation, "test-event", "m1", "--type", OWN))[0] == 0
+    code, told = await said(installation, "test-event", "m1", "--type", "refund.lost")
+    assert (code, "or of your own types" in told or told) == (1, True)
+    *_, tested = installation.receiver.arrivals
+    assert {arrival.type for arrival in installation.receiver.arrivals} == {OWN}
+    assert json.loads(tested.body)["data"]["object"] == json.loads(SAMPLE)
+
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        listed = await merchant.ask("GET", f"/v1/deliveries?type={OWN}")
+        assert {found["eventId"] for found in listed.data} == {str(sent.id), str(failing.id)}
+        [test] = (await merchant.ask("GET", "/v1/deliveries?type=webhook.test")).data
+        shown = await merchant.ask("GET", f"/v1/deliveries/{test['eventId']}")
+        assert b'"payload":' + tested.body + b"}" in shown.body, "a stored test is told as it was sent"
+        refused = await merchant.ask("GET", "/v1/deliveries?type=refund.lost")
+        assert OWN in refused.json["error"]["details"][0]["message"]
+    async with (await start_console(installation)).person(name="ada") as person:
+        page = (await person.get(f"/deliveries?type={OWN}")).text
+        assert (page.count('name="event"'), f"<option selected>{OWN}</option>" in page) == (2, True)
+        assert (await person.get("/deliveries?type=refund.lost")).status == 422
+
+    assert (await said(installation, "event-type", "retire", OWN))[0] == 0
+    with pytest.raises(asyncpg.CheckViolationError, match="type_is_one_of_the_published_event_types"):
+        await installation.emit("m1", REFUND, OWN)
+    assert (await said(installation, "deliveries", "retry", str(failing.id)))[0] == 0
+    recover = ("recover", "m1", "--since", "1h", "--state", "delivered", "--yes", "--type")
+    code, told = await said(installation, *recover, OWN)
+    assert (code, "2 delivered" in told or told) == (0, True)
+    await installation.settled(failing.id, "delivered", 3)
+    await installation.settled(sent.id, "delivered", 2)
+    assert (await said(installation, *recover, "refund.lost"))[0] == 1
