@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import re
+import shlex
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -11,8 +14,13 @@ from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import Installation
 from webhook_dispatcher.local.behaviour import Behaviour
 
-OWN = "refund.created"
-SAMPLE = '{"amount": 1.10, "charge": {"id": "ch_test:refund.created"}}'
+PAGE = (Path(__file__).parents[2] / "docs/producers/writing.md").read_text(encoding="utf-8")
+SAMPLE, COMMANDS = re.findall(
+    r"```(?:json|sh)\n(.*?)```", PAGE.partition("## Types of your own")[2], re.DOTALL
+)
+LINES = [line.removeprefix("webhook-dispatcher ") for line in COMMANDS.splitlines()]
+"""The commands on the page: one is added, tested, shown and retired."""
+OWN, MERCHANT = "refund.created", "merchant-1"
 REFUND = '{"amount": 2.50, "charge": {"id": "ch_1"}}'
 
 
@@ -25,28 +33,27 @@ async def said(installation: Installation, *line: str) -> tuple[int, str]:
 async def test_a_type_of_ones_own_is_sent_tested_listed_and_sent_again_though_it_is_retired(
     installation: Installation,
 ) -> None:
-    await installation.configure("m1")
+    await installation.configure(MERCHANT)
     await installation.start(RETRY_SCHEDULE="PT1H")
-    file = installation.folder / "sample.json"
-    file.write_text(SAMPLE)
-    line = ("event-type", "add", OWN, "--sample", str(file), "--charge-id", "charge.id")
-    assert await said(installation, *line) == (0, f"{OWN}: added\n")
+    (installation.folder / "refund.json").write_text(SAMPLE)
+    add, test, show, retire = [shlex.split(line) for line in LINES]
+    assert await said(installation, *add) == (0, f"{OWN}: added\n")
 
-    sent = await installation.emit("m1", REFUND, OWN)
+    sent = await installation.emit(MERCHANT, REFUND, OWN)
     await installation.settled(sent.id, "delivered", 1)
-    installation.receiver.behave("m1", Behaviour(status=500))
-    failing = await installation.emit("m1", REFUND, OWN)
+    installation.receiver.behave(MERCHANT, Behaviour(status=500))
+    failing = await installation.emit(MERCHANT, REFUND, OWN)
     await installation.settled(failing.id, "pending_retry", 1)
-    installation.receiver.behave("m1", Behaviour())
-    assert (await said(installation, "test-event", "m1", "--type", OWN))[0] == 0
-    code, told = await said(installation, "test-event", "m1", "--type", "refund.lost")
+    installation.receiver.behave(MERCHANT, Behaviour())
+    assert (await said(installation, *test))[0] == 0
+    code, told = await said(installation, "test-event", MERCHANT, "--type", "refund.lost")
     assert (code, "or of your own types" in told or told) == (1, True)
     *_, tested = installation.receiver.arrivals
     assert {arrival.type for arrival in installation.receiver.arrivals} == {OWN}
     assert json.loads(tested.body)["data"]["object"] == json.loads(SAMPLE)
 
     api = await start_api(installation)
-    async with api.merchant("m1") as merchant:
+    async with api.merchant(MERCHANT) as merchant:
         listed = await merchant.ask("GET", f"/v1/deliveries?type={OWN}")
         assert {found["eventId"] for found in listed.data} == {str(sent.id), str(failing.id)}
         [test] = (await merchant.ask("GET", "/v1/deliveries?type=webhook.test")).data
@@ -59,11 +66,12 @@ async def test_a_type_of_ones_own_is_sent_tested_listed_and_sent_again_though_it
         assert (page.count('name="event"'), f"<option selected>{OWN}</option>" in page) == (2, True)
         assert (await person.get("/deliveries?type=refund.lost")).status == 422
 
-    assert (await said(installation, "event-type", "retire", OWN))[0] == 0
+    assert "charge.id" in (await said(installation, *show))[1]
+    assert (await said(installation, *retire))[0] == 0
     with pytest.raises(asyncpg.CheckViolationError, match="type_is_one_of_the_published_event_types"):
-        await installation.emit("m1", REFUND, OWN)
+        await installation.emit(MERCHANT, REFUND, OWN)
     assert (await said(installation, "deliveries", "retry", str(failing.id)))[0] == 0
-    recover = ("recover", "m1", "--since", "1h", "--state", "delivered", "--yes", "--type")
+    recover = ("recover", MERCHANT, "--since", "1h", "--state", "delivered", "--yes", "--type")
     code, told = await said(installation, *recover, OWN)
     assert (code, "2 delivered" in told or told) == (0, True)
     await installation.settled(failing.id, "delivered", 3)

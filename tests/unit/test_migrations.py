@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from webhook_dispatcher.domain.event import CHARGE_TYPES, NOTICE_TYPES, TEST_EVENT_TYPE
+from webhook_dispatcher.domain.event import CHARGE_TYPES, EVENT_TYPES, NOTICE_TYPES, TEST_EVENT_TYPE
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parents[2] / "migrations"
@@ -51,3 +51,7 @@ def test_the_rule_of_events_allows_the_types_that_the_program_knows() -> None:
     notices, others = [re.findall(r"'(\w+\.\w+)'", types) for types in rule.split("ELSE")]
     assert notices == [*NOTICE_TYPES, TEST_EVENT_TYPE], "an event type takes a migration"
     assert others == [*CHARGE_TYPES, TEST_EVENT_TYPE], "an event type takes a migration"
+    not_own = SCHEMA.partition("CONSTRAINT name_is_none_of_ours CHECK (")[2].partition("]")[0]
+    assert set(re.findall(r"'(\w+\.\w+)'", not_own)) == set(EVENT_TYPES)
+    dispatchers = SCHEMA.partition("regclass, 'DELETE')")[2].partition("ALL (ARRAY[")[2].partition("]")[0]
+    assert re.findall(r"'(\w+\.\w+)'", dispatchers) == [*NOTICE_TYPES]
