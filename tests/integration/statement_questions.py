@@ -546,7 +546,6 @@ QUESTIONS: Mapping[str, Question] = {
     "create_api_key": Question((MERCHANT, "'new'", "sha256('new')", "'shop'", "'cli:ana'")),
     "revoke_api_key": Question((f"'{CLIENT}'", "'cli:ana'")),
     # event_types
-    "add_event_type": Question(("'refund.created'", '\'{"id":"ch_test:refund.created"}\'', "NULL", "'ana'")),
     "retire_event_type": Question(("'refund.created'", "'ana'")),
     "read_sample": Question(("'refund.created'",)),
     "read_hold": Question(()),
@@ -701,7 +700,7 @@ READ_WHOLE: Mapping[str, str] = {
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
     "list_accounts": "all accounts are asked for",
     "list_event_types": "all are asked for, and they are made by hand",
-    "add_event_type": "it looks at all dispatchers",
+    "add_event_type": "it looks at all dispatchers of the last day, and types are made by hand",
     "list_api_keys": "its condition is optional, and keys are made by hand",
     "count_lanes": "it looks at all lanes",
     "release_lanes_of": "it looks at all lanes, for a process that has died",

@@ -105,11 +105,11 @@ async def test_the_console_calls_its_functions_and_those_that_everybody_may(cons
     assert not [role for role in others if await console.db.fetchval(is_member, role)]
 
 
-async def test_the_console_reads_no_table_but_the_versions(console: Console) -> None:
+async def test_the_console_reads_no_table_but_the_versions_and_the_names_of_types(console: Console) -> None:
     """All else are views of its own, which ask whose session it is."""
     rows = await console.db.fetch(RELATIONS, "webhook_console")
     of_its_own = {row["relname"] for row in rows if row["relname"].startswith("console_")}
-    assert {row["relname"] for row in rows} - of_its_own == {"state", "current_sealing_key"}
+    assert {row["relname"] for row in rows} - of_its_own == {"state", "current_sealing_key", "event_type"}
     views = await console.db.fetch(
         "SELECT viewname, definition FROM pg_views "
         "WHERE schemaname = 'webhook' AND viewname = ANY($1::text[])",
@@ -119,7 +119,7 @@ async def test_the_console_reads_no_table_but_the_versions(console: Console) -> 
     # Those of parts of others ask in these parts.
     assert [view["viewname"] for view in views if not _asks_who_reads(view["definition"])] == []
     writable = "has_any_column_privilege('webhook_console', $1, 'INSERT, UPDATE')"
-    for name in ("state", "current_sealing_key"):
+    for name in ("state", "current_sealing_key", "event_type"):
         assert not await console.db.fetchval(f"SELECT {writable}", f"webhook.{name}")
 
 
@@ -173,7 +173,7 @@ async def test_the_partner_api_reads_its_views_and_calls_its_functions_and_nothi
 ) -> None:
     rows = await console.db.fetch(RELATIONS, "webhook_api")
     assert {row["relname"] for row in rows if not row["relname"].startswith("own_")} == {
-        *("current_sealing_key", "cursor_key", "milestone", "sealing_key", "state")
+        *("current_sealing_key", "cursor_key", "event_type", "milestone", "sealing_key", "state")
     }
     changes = (
         "has_any_column_privilege('webhook_api', oid, 'INSERT, UPDATE, REFERENCES') "
