@@ -3196,7 +3196,8 @@ GRANT SELECT (
     last_status, last_outcome, finished_at
 ) ON webhook.deliveries TO webhook_observer;
 
--- The daemon.
+-- The daemon, and `check` as its login.
+GRANT EXECUTE ON FUNCTION webhook.event_types_hold TO webhook_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
 webhook.outbox, webhook.lane, webhook.delivery_log, webhook.attempt_log, webhook.unreported_failure, webhook.dispatcher,
 webhook.attempts_by_minute, webhook.seq_by_minute, webhook.command_chunk

@@ -185,6 +185,7 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION webhook.add_event_type, webhook.event_types_hold, webhook.retire_event_type FROM public;
 GRANT EXECUTE ON FUNCTION webhook.add_event_type, webhook.event_types_hold, webhook.retire_event_type TO webhook_admin;
+GRANT EXECUTE ON FUNCTION webhook.event_types_hold TO webhook_dispatcher;
 GRANT SELECT (name, charge_path, created_at, retired_at) ON webhook.event_type
 TO public, webhook_producer, webhook_observer, webhook_api, webhook_console;
 GRANT SELECT ON webhook.event_type TO webhook_admin, webhook_dispatcher;

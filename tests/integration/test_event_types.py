@@ -29,10 +29,9 @@ SERVED = "SELECT compatible_from FROM webhook.state"
 
 @pytest.fixture
 def command(database: Database, capsys: pytest.CaptureFixture[str]) -> Command:
-    settings = database.settings("webhook_admin")
-
-    def run(*line: str) -> tuple[int, str, str]:
-        code = main(line, CliContext({f"WEBHOOK_{key}": value for key, value in settings.items()}))
+    def run(*line: str, user: str = "webhook_admin") -> tuple[int, str, str]:
+        settings = database.settings(user).items()
+        code = main(line, CliContext({f"WEBHOOK_{key}": value for key, value in settings}))
         return code, *capsys.readouterr()
 
     return run
@@ -114,6 +113,7 @@ async def test_only_events_of_ones_own_types_read_the_table_and_wait_for_no_chan
         ("charge.created", None, "id", "name_is_none_of_ours"),
         ("endpoint.failing", None, "id", "name_is_none_of_ours"),
         (OWN, f'["ch_test:{OWN}"]', "0", "sample_is_an_object_of_at_most_256_kib"),
+        (OWN, '{"id":5}', "id", "sample_has_its_type_as_its_charge"),
         (OWN, '{"id":"ch_1"}', "id", "sample_has_its_type_as_its_charge"),
         (OWN, f'{{"id":"ch_test:{OWN}"}}', "charge.id", "sample_has_its_type_as_its_charge"),
         (OWN, f'{{"a":"ch_test:b","id":"ch_test:{OWN}"}}', "id", "sample_has_its_type_as_its_charge"),
@@ -184,7 +184,9 @@ async def test_older_programs_are_served_again_once_nothing_holds(connect: Conne
     assert await owner.fetchval(SERVED) == 22
     await writing.commit()
     assert "events of it are owed" in await told()
-    assert "retired types are owed" in (await asyncio.to_thread(command, "check"))[1]
+    for user in ("webhook_admin", "webhook_dispatcher"):
+        told_by_check = (await asyncio.to_thread(command, "check", user=user))[1]
+        assert "retired types are owed" in told_by_check
     await owner.execute("DELETE FROM webhook.outbox")
     assert "nothing of them is owed" in (await asyncio.to_thread(command, "check"))[1]
     assert await owner.fetchval(SERVED) == 22

@@ -12,12 +12,13 @@ import asyncpg
 import pytest
 
 from tests.servers.database import Connect, Database
+from webhook_dispatcher.domain.event import sample_of
 from webhook_dispatcher.domain.ports import OldestSearch
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, created_at, object) VALUES ($1, $2, $3::{}, $4)"
-TYPE = "charge.created"
+TYPE, OWN = "charge.created", "refund.created"
 NOW = "2026-11-22T08:00:00Z"
 LARGE = '{"a":"' + "x" * 2_000_000 + '"}'
 BROKEN = {
@@ -26,6 +27,7 @@ BROKEN = {
     "a line break": ("m\n1", TYPE, NOW, "{}", "merchant_id_has_1_to_128_printable_characters"),
     "a hidden character": ("m\u200b1", TYPE, NOW, "{}", "merchant_id_has_1_to_128_printable_characters"),
     "an unknown type": ("m", "charge.invented", NOW, "{}", "type_is_one_of_the_published_event_types"),
+    "a retired type": ("m", "retired.type", NOW, "{}", "type_is_one_of_the_published_event_types"),
     "no end": ("m", TYPE, "infinity", "{}", "created_at_is_between_the_years_2000_and_2100"),
     "no beginning": ("m", TYPE, "-infinity", "{}", "created_at_is_between_the_years_2000_and_2100"),
     "a late year": ("m", TYPE, "294276-01-01", "{}", "created_at_is_between_the_years_2000_and_2100"),
@@ -87,6 +89,11 @@ async def producer(database: Database) -> AsyncIterator[asyncpg.Connection]:
     """Connect as a producer who has a schema of its own."""
     superuser = await database.connect()
     await superuser.execute("CREATE SCHEMA AUTHORIZATION webhook_producer")
+    for name in (OWN, "retired.type"):
+        await superuser.execute(
+            "SELECT webhook.add_event_type($1, $2, NULL, 'a')", name, sample_of(name, "id").decode()
+        )
+    await superuser.execute("SELECT webhook.retire_event_type('retired.type', 'a')")
     await superuser.close()
     connection = await database.connect("webhook_producer")
     yield connection
@@ -117,7 +124,8 @@ async def test_no_attack_gets_a_broken_row_past_its_rule(
         name: f'{rule}: an event for webhook.outbox breaks the rule "{rule}"'
         for name, (*_, rule) in BROKEN.items()
     }
-    assert await insert(producer, "m", TYPE, NOW, "{}") == "INSERT 0 1", "what is right goes in"
+    for kind in (TYPE, OWN):
+        assert await insert(producer, "m", kind, NOW, "{}") == "INSERT 0 1", "what is right goes in"
 
 
 async def test_no_attack_makes_an_object_look_smaller(producer: asyncpg.Connection, connect: Connect) -> None:

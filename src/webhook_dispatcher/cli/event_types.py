@@ -75,16 +75,15 @@ def add(
 
     Programs for schema 21 or before are refused from then on.
     """
-    given = None if sample is None else sample.read_text(encoding="utf-8")
+    given = None if sample is None else sample.read_bytes()
 
     async def save(database: Administration) -> str:
         known = {own.name: own for own in await database.list_own_types()}.get(name)
         path = charge_path or (known.charge_path if known else "id")
-        text = given
-        if text is None and (known is None or path != known.charge_path):
-            text = sample_of(name, path).decode()
-        if text is not None:
-            _check_sample(text, name, path)
+        chosen = given
+        if chosen is None and (known is None or path != known.charge_path):
+            chosen = sample_of(name, path)
+        text = None if chosen is None else _checked(chosen, name, path)
         if older := await database.add_event_type(name, text, charge_path):
             raise UserError(
                 f"nothing was changed: dispatchers work that would not send it: {', '.join(older)}; "
@@ -95,18 +94,20 @@ def add(
     typer.echo(f"{name}: {session_of(context, shard).change(save, requested_by)}")
 
 
-def _check_sample(text: str, name: str, path: str) -> None:
+def _checked(sample: bytes, name: str, path: str) -> str:
+    """Return the sample as text; UserError where a test could not be told by it."""
     try:
-        found = json.loads(text)
+        found = json.loads(text := sample.decode())
         for member in path.split("."):
             found = found[member]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"the sample is no JSON object with a text at {path}: {error!r}") from None
-    if found != f"ch_test:{name}" or sampled_type(text.encode()) != name:
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UserError(f"the sample is no JSON object with a text at {path}") from None
+    if found != f"ch_test:{name}" or sampled_type(sample) != name:
         raise UserError(
             f"the sample has {found!r} at {path}: that must be 'ch_test:{name}', by which a test is told, "
             "and no such id of another type stands before it"
         )
+    return text
 
 
 def retire(

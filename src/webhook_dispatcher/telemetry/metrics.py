@@ -85,7 +85,8 @@ class Metrics:
     def _deliveries(self) -> None:
         self.deliveries = self._counter(
             "deliveries",
-            "Deliveries that came to their end; `reason` is why they failed, and empty where they did not.",
+            "Deliveries that came to their end; `reason` is why they failed, and empty where they did not. "
+            "Types of your own are labels up to the hundredth, others `unknown`.",
             "state",
             "type",
             "reason",
