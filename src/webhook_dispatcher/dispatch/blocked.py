@@ -66,7 +66,7 @@ class BlockedRows:
         self._found_at[row] = self._clock.elapsed()
 
     def find_unknown(self, event: Event) -> None:
-        """Learn of an event of a type that this version does not know."""
+        """Learn of an event that came in past the rules: its type is none that can be sent."""
         type_ = event.type[:MAX_TYPE_CHARACTERS]
         self.find(Reason.UNKNOWN_TYPE, event.lane, event.seq, event.id, f"its type is {type_!r}")
 

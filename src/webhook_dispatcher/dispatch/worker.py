@@ -132,7 +132,7 @@ class Worker:
             raise
         for session, ask in zip(sessions, asks, strict=True):
             run = runs.get(session.lease.lane, [])
-            if all(event.type in KNOWN_TYPES or event.is_known for event in run):
+            if all(event.type in KNOWN_TYPES for event in run):
                 session.take_in(run, ask, stable)
             else:
                 self._take_in_part(session, ask, Run(run), stable)
@@ -150,7 +150,7 @@ class Worker:
             self._take_in_part(session, ask, runs[session.lease.lane], stable)
 
     def _take_in_part(self, session: LaneSession, ask: RunAsk, run: Run, stable: int) -> None:
-        """Take in a run up to a damaged row, or up to an event of a type that this version does not know.
+        """Take in a run up to a damaged row, or up to an event whose type cannot be one.
 
         If such a row comes first, the session reads no further and ends after what it has in memory. The lane
         then waits, because of a damaged row, for all daemons; because of an unknown type, for this process
