@@ -378,6 +378,7 @@ QUESTIONS: Mapping[str, Question] = {
     "pause_everything": Question(("true",)),
     "find_configured": Question((MERCHANT,)),
     "is_everything_paused": Question(()),
+    "read_sample": Question(("'refund.created'",)),
     "set_url": Question((MERCHANT, "'https://example.com/new'", WAITING)),
     "log_test_event": Question(
         ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
@@ -547,7 +548,6 @@ QUESTIONS: Mapping[str, Question] = {
     "revoke_api_key": Question((f"'{CLIENT}'", "'cli:ana'")),
     # event_types
     "retire_event_type": Question(("'refund.created'", "'ana'")),
-    "read_sample": Question(("'refund.created'",)),
     "read_hold": Question(()),
     # api_deliveries
     "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),

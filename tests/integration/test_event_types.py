@@ -180,15 +180,15 @@ async def test_older_programs_are_served_again_once_nothing_holds(connect: Conne
     writing = late.transaction()
     await writing.start()
     await late.execute(INSERT, "m", "payout.paid")
-    assert "a transaction from before is open" in await told("payout.paid")
+    assert "while a transaction is open" in await told("payout.paid")
     assert await owner.fetchval(SERVED) == 22
     await writing.commit()
-    assert "events of it are owed" in await told()
+    assert "events of retired types are owed" in await told()
     for user in ("webhook_admin", "webhook_dispatcher"):
         told_by_check = (await asyncio.to_thread(command, "check", user=user))[1]
         assert "retired types are owed" in told_by_check
     await owner.execute("DELETE FROM webhook.outbox")
-    assert "nothing of them is owed" in (await asyncio.to_thread(command, "check"))[1]
+    assert "nothing of your own types is owed" in (await asyncio.to_thread(command, "check"))[1]
     assert await owner.fetchval(SERVED) == 22
     await owner.fetch("SELECT webhook.create_api_key('m', $1, sha256('s'), 'n', 'a')", str(uuid4()))
     assert await told() == "no type of your own is in use: older programs are served"

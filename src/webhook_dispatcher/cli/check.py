@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from webhook_dispatcher.cli.event_types import HELD
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
@@ -308,21 +309,9 @@ def _names(names: Names) -> CheckResult:
 
 
 async def _event_types(database: Administration) -> CheckResult:
-    """Say which types of one's own keep older programs from being served, or what is left of them."""
-    if (hold := await database.read_type_hold()) is None:
-        return CheckResult("event types")
-    own = await database.list_own_types()
-    written = [each.name for each in own if each.retired_at is None]
-    what = {
-        "types": f"your own: {', '.join(written[:MAX_NAMED])}{' …' if len(written) > MAX_NAMED else ''}",
-        "owed": "events of retired types are owed",
-        "open": "a transaction is open since a type was retired",
-        "nothing": "all are retired, and nothing of them is owed",
-    }
-    mend = (
-        None if written else f"then `webhook-dispatcher event-type retire {own[0].name}` lets these in again"
-    )
-    return CheckResult("event types", note=f"ok; {what[hold]}; programs for schema 21 are refused", mend=mend)
+    """Say what keeps older programs from being served, where there are types of one's own, or were."""
+    hold = await database.read_type_hold()
+    return CheckResult("event types", note=f"ok; {HELD[hold]}" if hold else None)
 
 
 async def _stored_keys(keyring: Keyring | None, database: Administration, names: Names) -> list[CheckResult]:

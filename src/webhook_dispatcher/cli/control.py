@@ -22,10 +22,10 @@ from webhook_dispatcher.cli.options import (
     Since,
     Until,
     check_known,
+    one_of,
     parse_merchant,
     parse_period,
     resolved,
-    type_of,
 )
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.retried import follow_attempt, look_before, tell_attempt
@@ -150,7 +150,7 @@ def ask_test_event(
         str | None,
         typer.Option(
             "--type",
-            parser=type_of(TESTED_TYPES),
+            parser=one_of(TESTED_TYPES, or_own=True),
             metavar="TYPE",
             help="A sample of this type instead, ours or your own, such as charge.failed, with a charge that "
             "is none: ch_test_failed.",

@@ -62,23 +62,12 @@ def parse_merchant(text: str) -> str:
     return text
 
 
-def one_of(known: tuple[str, ...]) -> Callable[[str], str]:
-    """Return how one of these words is read."""
+def one_of(known: tuple[str, ...], or_own: bool = False) -> Callable[[str], str]:
+    """Return how one of these words is read. or_own: or what may be an event type of one's own."""
 
     def parse(text: str) -> str:
-        if text not in known:
+        if text not in known and not (or_own and is_own_type(text)):
             raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}")
-        return text
-
-    return parse
-
-
-def type_of(ours: tuple[str, ...]) -> Callable[[str], str]:
-    """Return how the name of one of these types is read, or of one's own, which there need not be."""
-
-    def parse(text: str) -> str:
-        if text not in ours and not is_own_type(text):
-            raise typer.BadParameter(f"{text!r} is none of {', '.join(ours)}, nor can it be your own")
         return text
 
     return parse

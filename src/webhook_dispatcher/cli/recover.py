@@ -29,7 +29,6 @@ from webhook_dispatcher.cli.options import (
     one_of,
     parse_moment,
     resolved,
-    type_of,
 )
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import CliContext, operator, session_of
@@ -70,7 +69,7 @@ Types = Annotated[
     list[str] | None,
     typer.Option(
         "--type",
-        parser=type_of(RECOVERABLE_TYPES),
+        parser=one_of(RECOVERABLE_TYPES, or_own=True),
         metavar="TYPE",
         help="Only events of this type. May be repeated.",
     ),

@@ -22,8 +22,8 @@ from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
-from webhook_dispatcher.storage import event_types, installation, keys, lost, numbers, schema
-from webhook_dispatcher.storage.api import api_keys
+from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
+from webhook_dispatcher.storage.api import api_keys, event_types
 from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.command import parsed, read_command
 from webhook_dispatcher.storage.connection import connect, translated
@@ -467,14 +467,6 @@ class Administration:
     async def list_own_types(self) -> list[event_types.OwnType]:
         """Return types of one's own, retired ones too."""
         return await event_types.own_types(self.connection)
-
-    async def add_event_type(self, name: str, sample: str | None, charge_path: str | None) -> Sequence[str]:
-        """Let producers write a type, as `event_types.add`; returns what stands against it."""
-        return await event_types.add(self.connection, name, sample, charge_path, self.person or "")
-
-    async def retire_event_type(self, name: str) -> bool | None:
-        """Let producers write a type no more, as `event_types.retire`."""
-        return await event_types.retire(self.connection, name, self.person or "")
 
     async def read_type_hold(self) -> str | None:
         """Say what keeps programs from before types of one's own from being served; None: they are."""

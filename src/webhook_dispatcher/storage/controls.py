@@ -31,7 +31,6 @@ from webhook_dispatcher.domain.ports import (
     ReopenedChunk,
     TestLog,
 )
-from webhook_dispatcher.storage import event_types
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.mass_commands import PostgresMassTransaction
 from webhook_dispatcher.storage.statements import load
@@ -174,7 +173,8 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return row is not None and bool(row["paused"])
 
     async def read_sample(self, event_type: str) -> bytes | None:
-        return await event_types.read_sample(self.connection, event_type)
+        row = await self._row("read_sample", event_type)
+        return None if row is None else row["sample"].encode()
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:
         row = await self._row("read_suspension", merchant_id)

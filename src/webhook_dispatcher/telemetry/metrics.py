@@ -227,9 +227,9 @@ class _DeliveriesBy(dict[tuple[State, FailedReason | None, str], Counter]):
         state, reason, event_type = labels
         if is_own_type(event_type) and len(self._own | {event_type}) <= MAX_OWN_TYPES:
             self._own.add(event_type)
-            self[labels] = self._counter_of(state, reason, event_type)
-            return self[labels]
-        return self._counter_of(state, reason, "unknown")
+        else:
+            event_type = "unknown"
+        return self._counter_of(state, reason, event_type)
 
     def _counter_of(self, state: State, reason: FailedReason | None, event_type: str) -> Counter:
         return self._deliveries.labels(state, event_type, reason or "")

@@ -28,7 +28,7 @@ from webhook_dispatcher.storage.administration import (
     StoredSecrets,
     UnreadableRow,
 )
-from webhook_dispatcher.storage.event_types import OwnType
+from webhook_dispatcher.storage.api.event_types import OwnType
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
 from webhook_dispatcher.storage.previews import PauseOf

@@ -34,7 +34,7 @@ from webhook_dispatcher.storage.api.deliveries import (
     Filter,
 )
 from webhook_dispatcher.storage.api.endpoints import Endpoints
-from webhook_dispatcher.storage.event_types import all_types
+from webhook_dispatcher.storage.api.event_types import all_types
 
 EventType = Annotated[
     str, WithJsonSchema({"type": "string", "pattern": "^[a-z0-9_.]{1,64}$", "examples": [*EVENT_TYPES]})

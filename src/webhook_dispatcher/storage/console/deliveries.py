@@ -17,6 +17,7 @@ from webhook_dispatcher.domain.event import KNOWN_TYPES, State, is_own_type
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.api.charges import is_possible
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.event_types import all_types
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import (
     FilterRefused,
@@ -26,7 +27,6 @@ from webhook_dispatcher.storage.console.filters import (
     check_text,
 )
 from webhook_dispatcher.storage.console.reading import ask_as
-from webhook_dispatcher.storage.event_types import all_types
 from webhook_dispatcher.storage.statements import load
 
 MAX_LIMIT = 100

@@ -387,6 +387,13 @@ SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = $
 -- none: cannot be
 SELECT state.paused FROM webhook.state WHERE state.is_only;
 
+-- name: read_sample
+-- Read what a test of a type is.
+-- $1 name text
+-- row: sample text
+-- none: there is no such type
+SELECT event_type.sample::text AS sample FROM webhook.event_type WHERE event_type.name = $1;
+
 -- name: set_url
 -- Change the URL of a configured endpoint; its triggers recall the lane, and name in the audit who asked for it.
 -- $1 merchant_id text

@@ -9,13 +9,6 @@ SELECT event_type.name, event_type.charge_path, event_type.created_at, event_typ
 FROM webhook.event_type
 ORDER BY event_type.name;
 
--- name: read_sample
--- Read what a test of a type is.
--- $1 name text
--- row: sample text
--- none: there is no such type
-SELECT event_type.sample::text AS sample FROM webhook.event_type WHERE event_type.name = $1;
-
 -- name: add_event_type
 -- Let producers write a type; null leaves what is known of it.
 -- $1 name text
