@@ -197,3 +197,23 @@ async def test_older_programs_are_served_again_once_nothing_holds(connect: Conne
     await told()
     assert await owner.fetchval(SERVED) == 23, "what a later version holds is not ours to release"
     assert (await asyncio.to_thread(command, "event-type", "retire", "no.such"))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "served"), [(("names", "types"), [22, 6]), (("types", "names"), [21, 6])], ids=str
+)
+async def test_taking_back_names_leaves_what_types_need_and_the_reverse(
+    connect: Connect, command: Command, order: tuple[str, ...], served: list[int]
+) -> None:
+    owner = await connect()
+    await owner.fetch("SELECT webhook.create_api_key('m', $1, sha256('s'), 'n', 'a')", str(uuid4()))
+    gives = {"names": ("names", "set", "--header-prefix", "Acme-"), "types": ("event-type", "add", OWN)}
+    takes = {"names": ("names", "reset"), "types": ("event-type", "retire", OWN)}
+    for given in order:
+        assert (await asyncio.to_thread(command, *gives[given]))[0] == 0
+    assert await owner.fetchval(SERVED) == 22
+    found = []
+    for taken in order:
+        assert (await asyncio.to_thread(command, *takes[taken]))[0] == 0
+        found.append(await owner.fetchval(SERVED))
+    assert found == served
