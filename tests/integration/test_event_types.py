@@ -191,7 +191,7 @@ async def test_older_programs_are_served_again_once_nothing_holds(connect: Conne
     assert "nothing of your own types is owed" in (await asyncio.to_thread(command, "check"))[1]
     assert await owner.fetchval(SERVED) == 22
     await owner.fetch("SELECT webhook.create_api_key('m', $1, sha256('s'), 'n', 'a')", str(uuid4()))
-    assert await told() == "no type of your own is in use: older programs are served"
+    assert await told() == "no type of your own keeps older programs out"
     assert await owner.fetchval(SERVED) == 6
     await owner.execute("UPDATE webhook.state SET compatible_from = 23")
     await told()

@@ -106,7 +106,7 @@ def retire(
     # In a transaction of its own: what was written until the one before is seen.
     _, hold = session.change(once, requested_by)
     typer.echo(f"{name}: {'retired' if is_retired else 'was retired before'}")
-    typer.echo(HELD[hold] if hold else "no type of your own is in use: older programs are served")
+    typer.echo(HELD[hold] if hold else "no type of your own keeps older programs out")
 
 
 def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:

@@ -78,7 +78,7 @@ def set_(
 
 
 def reset(context: typer.Context, requested_by: RequestedBy = None, shard: ShardName = None) -> None:
-    """Go back to the default names: older programs are let in again."""
+    """Go back to the default names, which older programs know."""
     _set(session_of(context, shard), requested_by, DEFAULT_NAMES.header_prefix, "", DEFAULT_NAMES.signatures)
 
 

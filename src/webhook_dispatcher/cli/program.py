@@ -106,7 +106,7 @@ NAMES = {
     ),
     "reset": LateCommand(
         "names.reset",
-        "Go back to the default names: older programs are let in again.",
+        "Go back to the default names, which older programs know.",
         "names reset",
     ),
 }
