@@ -126,11 +126,11 @@ async def test_the_overview_keeps_what_is_focused_and_selected_and_can_be_paused
     await page.wait_for_selector(".figure:has-text('Waiting') .value:text('1')")
     assert await page.evaluate("document.activeElement === document.querySelectorAll('.figure a')[2]")
     assert await page.evaluate("String(getSelection())") == selected
+    await page.click("button:has-text('Stop refreshing')")
     await page.evaluate(
         "window.turns = []; document.addEventListener('htmx:before:request', (event) => "
         "queueMicrotask(() => window.turns.push(event.defaultPrevented)))"
     )
-    await page.click("button:has-text('Stop refreshing')")
 
     async def turns() -> list[bool]:
         """Tell of each time that the page was about to ask for itself whether it was kept from it."""
