@@ -31,7 +31,7 @@ CREATE TABLE webhook.state (
     signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
     CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (22, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (23, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -300,6 +300,12 @@ CREATE TABLE webhook.endpoint (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     secret_created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The filter: what is sent, besides tests and what is asked for by hand. Null: all.
+    types text[] CONSTRAINT types_are_1_to_64_names CHECK (
+        cardinality(types) BETWEEN 1 AND 64
+        AND string_to_array(array_to_string(types, ','), ',') = types
+        AND array_to_string(types, ',') ~ '^[a-z0-9_.]{1,64}(,[a-z0-9_.]{1,64})*$'
+    ),
     CONSTRAINT a_previous_secret_has_its_key_and_its_end CHECK (
         num_nulls(previous_secret, previous_key_id, previous_until) IN (0, 3)
     )
@@ -386,7 +392,8 @@ FOR EACH ROW EXECUTE FUNCTION webhook.recall_lane();
 
 -- 4. The log of deliveries and attempts
 
--- Finished deliveries, a partition for each day (UTC). No object_bytes as in the outbox: it bounds what a claim reads
+-- Finished deliveries, a partition for each day (UTC), and, without a state, events that nobody wanted: these are no deliveries,
+-- and only the views `logged`, `own_logged` and `console_logged` show them beside those. No object_bytes as in the outbox: it bounds what a claim reads
 -- into memory, and from here nothing is claimed.
 CREATE TABLE webhook.delivery_log (
     seq bigint NOT NULL,
@@ -396,7 +403,7 @@ CREATE TABLE webhook.delivery_log (
     created_at timestamptz NOT NULL,
     object json NOT NULL,
     -- A question for what is owed leaves out the log, without reading its partitions, because of this rule.
-    state text COLLATE "C" NOT NULL CONSTRAINT state_is_delivered_or_failed CHECK (state IN ('delivered', 'failed')),
+    state text COLLATE "C" CONSTRAINT state_is_delivered_or_failed CHECK (state IN ('delivered', 'failed')),
     failed_reason text COLLATE "C",
     attempts smallint NOT NULL,
     last_status smallint,
@@ -462,22 +469,29 @@ CREATE VIEW webhook.endpoints AS
 SELECT
     endpoint.merchant_id, endpoint.url, coalesce(lane.paused, false) AS paused, endpoint.created_at, endpoint.updated_at,
     endpoint.secret_created_at, lane.last_success_at, lane.failing_since,
-    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row, lane.suspended_at
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row, lane.suspended_at, endpoint.types
 FROM webhook.endpoint
 LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id;
 
+-- The condition stands behind UNION ALL: within it, it would keep the planner from reading both in the order of their indexes.
 CREATE VIEW webhook.deliveries AS
-SELECT
-    id AS event_id, seq, merchant_id, type, created_at,
-    CASE WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
-    NULL::text AS failed_reason, attempts, CASE WHEN claim IS NULL THEN due_at END AS next_attempt_at,
-    last_status, last_outcome, NULL::timestamptz AS finished_at, object
-FROM webhook.outbox
-UNION ALL
-SELECT
-    event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at,
-    last_status, last_outcome, finished_at, object
-FROM webhook.delivery_log;
+SELECT known.*
+FROM (
+    SELECT
+        id AS event_id, seq, merchant_id, type, created_at,
+        CASE
+            WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+        END AS state,
+        NULL::text AS failed_reason, attempts, CASE WHEN claim IS NULL THEN due_at END AS next_attempt_at,
+        last_status, last_outcome, NULL::timestamptz AS finished_at, object
+    FROM webhook.outbox
+    UNION ALL
+    SELECT
+        event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at,
+        last_status, last_outcome, finished_at, object
+    FROM webhook.delivery_log
+) AS known
+WHERE known.state IS NOT NULL;
 
 -- A view of its own: the function keeps a query from being planned in parallel wherever it is named.
 CREATE VIEW webhook.charges AS
@@ -511,11 +525,19 @@ SELECT
     last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, attempts_by_hand, scheduled_at
 FROM webhook.outbox;
 
-CREATE VIEW webhook.finished AS
+-- With what nobody wanted, for what looks at a bounded number of rows, or says what became of an event.
+CREATE VIEW webhook.logged AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
     webhook.charge_key(object) COLLATE "C" AS charge_id
 FROM webhook.delivery_log;
+
+CREATE VIEW webhook.finished AS
+SELECT
+    seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
+    charge_id
+FROM webhook.logged
+WHERE state IS NOT NULL;
 
 -- 6. Audit
 
@@ -546,7 +568,7 @@ CREATE FUNCTION webhook.endpoint_without_secrets(endpoint webhook.endpoint) RETU
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object(
     'merchant_id', endpoint.merchant_id, 'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
-    'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until
+    'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until, 'types', endpoint.types
 )
 $$;
 
@@ -564,6 +586,7 @@ BEGIN
             WHEN NEW.key_id <> OLD.key_id THEN 'secret rekeyed'
             WHEN NEW.secret <> OLD.secret THEN 'secret changed'
             WHEN NEW.url <> OLD.url THEN 'url changed'
+            WHEN NEW.types IS DISTINCT FROM OLD.types THEN 'types changed'
             ELSE 'endpoint changed'
         END,
         coalesce(NEW.merchant_id, OLD.merchant_id),
@@ -618,7 +641,7 @@ $$;
 CREATE FUNCTION webhook.event_types_hold() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
-        WHEN NOT EXISTS (SELECT FROM webhook.state WHERE state.compatible_from = 22) THEN NULL
+        WHEN state.compatible_from < 22 THEN NULL
         WHEN EXISTS (SELECT FROM webhook.event_type WHERE event_type.retired_at IS NULL) THEN 'types'
         WHEN EXISTS (
             SELECT FROM webhook.outbox WHERE outbox.type IN (SELECT event_type.name FROM webhook.event_type)
@@ -627,8 +650,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
             SELECT FROM webhook.event_type
             WHERE event_type.retired_xid >= pg_snapshot_xmin(pg_current_snapshot())
         ) THEN 'open'
-        ELSE 'nothing'
+        WHEN state.compatible_from = 22 THEN 'nothing'
     END
+    FROM webhook.state
+    WHERE state.is_only
 $$;
 
 -- Let producers write a type no more: false where that is so already, null where there is none. What is owed of it is sent.
@@ -644,15 +669,45 @@ BEGIN
         VALUES (retired_by, 'event type retired', jsonb_build_object('name', old_name));
         RETURN true;
     END IF;
-    UPDATE webhook.state SET compatible_from = CASE
-        WHEN state.header_prefix <> 'Service-' OR state.user_agent IS NOT NULL OR state.signatures <> '{service}' THEN 21
-        WHEN EXISTS (SELECT FROM webhook.api_key) THEN 6
-        ELSE 1
-    END
+    UPDATE webhook.state SET compatible_from = webhook.oldest_served()
     WHERE state.is_only AND webhook.event_types_hold() = 'nothing';
     RETURN (SELECT false FROM webhook.event_type WHERE event_type.name = old_name);
 END
 $$;
+
+-- Older programs know no filters: they are refused while there is one, and none is set while one of their dispatchers works.
+CREATE FUNCTION webhook.serve_filters() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    older text;
+BEGIN
+    IF NEW.types IS NOT DISTINCT FROM OLD.types THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    -- Statements of their own: they see what was changed while that one waited.
+    IF NEW.types IS NOT NULL THEN
+        SELECT string_agg(format('%s (%s)', first.host, first.version), ', ' ORDER BY first.owner) INTO older
+        FROM (
+            SELECT dispatcher.owner, dispatcher.host, dispatcher.version
+            FROM webhook.dispatcher
+            WHERE dispatcher.schema_version < 23 AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds'
+            LIMIT 5
+        ) AS first;
+        IF older IS NOT NULL THEN
+            RAISE object_not_in_prerequisite_state USING
+                MESSAGE = format('these dispatchers know no filters, and work: %s', older), HINT = 'replace them first';
+        END IF;
+        UPDATE webhook.state SET compatible_from = 23 WHERE state.is_only AND state.compatible_from < 23;
+    ELSE
+        UPDATE webhook.state SET compatible_from = webhook.oldest_served()
+        WHERE state.is_only AND state.compatible_from = 23;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER endpoint_filters_need_programs AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
+FOR EACH ROW EXECUTE FUNCTION webhook.serve_filters();
 
 -- 7. Commands
 
@@ -932,38 +987,48 @@ BEGIN
 END
 $$;
 
--- Configure a merchant, or change its URL; its secret stays. 'created', 'changed', 'unchanged' (nothing is written), or
--- 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no secret was given). Who asks was found before.
-CREATE FUNCTION webhook.put_endpoint(merchant text, url text, secret bytea, key_id text) RETURNS text
+-- Configure a merchant, or change its URL (null: as it is) and, unless they are kept, its types; its secret stays. 'created',
+-- 'changed', 'unchanged' (nothing is written), or 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no URL
+-- or secret was given). Who asks was found before.
+CREATE FUNCTION webhook.put_endpoint(
+    merchant text, url text, secret bytea, key_id text, types text[], keeps_types boolean
+)
+RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    url_before text;
+    known webhook.endpoint;
 BEGIN
-    IF put_endpoint.url IS NULL OR length(put_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
+    IF length(put_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
         RAISE invalid_parameter_value USING MESSAGE = 'this is no URL';
     END IF;
     LOOP
-        SELECT endpoint.url INTO url_before
+        SELECT endpoint.* INTO known
         FROM webhook.endpoint
         WHERE endpoint.merchant_id = merchant
         FOR NO KEY UPDATE;
-        IF url_before = put_endpoint.url THEN
-            RETURN 'unchanged';
-        END IF;
         IF FOUND THEN
-            UPDATE webhook.endpoint SET url = put_endpoint.url, updated_at = clock_timestamp()
+            IF coalesce(put_endpoint.url, known.url) = known.url
+                AND (keeps_types OR put_endpoint.types IS NOT DISTINCT FROM known.types)
+            THEN
+                RETURN 'unchanged';
+            END IF;
+            UPDATE webhook.endpoint
+            SET
+                url = coalesce(put_endpoint.url, endpoint.url),
+                types = CASE WHEN keeps_types THEN endpoint.types ELSE put_endpoint.types END,
+                updated_at = clock_timestamp()
             WHERE endpoint.merchant_id = merchant;
             RETURN 'changed';
         END IF;
-        IF secret IS NULL THEN
+        IF put_endpoint.url IS NULL OR secret IS NULL THEN
             RETURN 'not_configured';
         END IF;
         IF NOT webhook.is_sealed_currently(secret, put_endpoint.key_id) THEN
             RETURN 'key_is_old';
         END IF;
-        INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
-        VALUES (merchant, put_endpoint.url, put_endpoint.secret, put_endpoint.key_id)
+        INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types)
+        VALUES (merchant, put_endpoint.url, put_endpoint.secret, put_endpoint.key_id, put_endpoint.types)
         ON CONFLICT DO NOTHING;
         IF FOUND THEN
             RETURN 'created';
@@ -1129,6 +1194,20 @@ BEGIN
     );
     RETURN created;
 END
+$$;
+
+-- The oldest schema whose programs may work beside what is in use: whoever takes some of that away lowers it to this.
+CREATE FUNCTION webhook.oldest_served() RETURNS integer
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.types IS NOT NULL) THEN 23
+        WHEN webhook.event_types_hold() IN ('types', 'owed', 'open') THEN 22
+        WHEN state.header_prefix <> 'Service-' OR state.user_agent IS NOT NULL OR state.signatures <> '{service}' THEN 21
+        WHEN EXISTS (SELECT FROM webhook.api_key) THEN 6
+        ELSE 1
+    END
+    FROM webhook.state
+    WHERE state.is_only
 $$;
 
 -- Revoke a key for good, and with it its access tokens: false where it was revoked before, null where there is none.
@@ -1535,7 +1614,8 @@ CREATE TYPE webhook.admission AS (
     last_success_at timestamptz,
     failing_since timestamptz,
     failures_in_a_row integer,
-    suspended_at timestamptz
+    suspended_at timestamptz,
+    types text[]
 );
 
 -- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. With
@@ -1565,7 +1645,7 @@ BEGIN
     IF admitted.state IS DISTINCT FROM 'live' THEN
         RETURN ROW(
             coalesce(admitted.state, 'unknown'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, NULL, NULL
+            NULL, NULL, NULL, NULL
         )::webhook.admission;
     END IF;
     IF most IS DISTINCT FROM 0 THEN
@@ -1592,10 +1672,12 @@ BEGIN
     IF with_endpoint AND admitted.retry_after IS NULL THEN
         SELECT
             endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at, endpoints.secret_created_at,
-            endpoints.last_success_at, endpoints.failing_since, endpoints.failures_in_a_row, endpoints.suspended_at
+            endpoints.last_success_at, endpoints.failing_since, endpoints.failures_in_a_row, endpoints.suspended_at,
+            endpoints.types
         INTO
             admitted.url, admitted.paused, admitted.created_at, admitted.updated_at, admitted.secret_created_at,
-            admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at
+            admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at,
+            admitted.types
         FROM webhook.endpoints
         WHERE endpoints.merchant_id = admitted.merchant_id;
     END IF;
@@ -1612,7 +1694,7 @@ $$;
 CREATE VIEW webhook.own_endpoint WITH (security_barrier) AS
 SELECT
     merchant_id, url, paused, created_at, updated_at, secret_created_at, last_success_at, failing_since, failures_in_a_row,
-    suspended_at
+    suspended_at, types
 FROM webhook.endpoints
 WHERE merchant_id = (SELECT webhook.current_merchant());
 
@@ -1648,7 +1730,7 @@ FROM webhook.outbox
 WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE merchant_id <> merchant_id END
 ORDER BY merchant_id DESC, seq DESC;
 
-CREATE VIEW webhook.own_finished WITH (security_barrier) AS
+CREATE VIEW webhook.own_logged WITH (security_barrier) AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
     webhook.charge_key(object) COLLATE "C" AS charge_id, object
@@ -1656,13 +1738,25 @@ FROM webhook.delivery_log
 WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE merchant_id <> merchant_id END
 ORDER BY merchant_id DESC, seq DESC;
 
+CREATE VIEW webhook.own_finished WITH (security_barrier) AS
+SELECT
+    seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
+    webhook.charge_key(object) COLLATE "C" AS charge_id, object
+FROM webhook.delivery_log
+WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE merchant_id <> merchant_id END
+    AND state IS NOT NULL
+ORDER BY merchant_id DESC, seq DESC;
+
 -- What a merchant's token does with its own endpoint.
-CREATE FUNCTION webhook.own_put_endpoint(token bytea, url text, secret bytea, key_id text) RETURNS text
+CREATE FUNCTION webhook.own_put_endpoint(
+    token bytea, url text, secret bytea, key_id text, types text[], keeps_types boolean
+)
+RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    RETURN webhook.put_endpoint(own, url, secret, key_id);
+    RETURN webhook.put_endpoint(own, url, secret, key_id, types, keeps_types);
 END
 $$;
 
@@ -2859,7 +2953,9 @@ END
 $$;
 
 -- All that follows changes something for an operator, as console_... says: WD001, WD002, WD003.
-CREATE FUNCTION webhook.console_put_endpoint(session bytea, merchant text, url text, secret bytea, key_id text)
+CREATE FUNCTION webhook.console_put_endpoint(
+    session bytea, merchant text, url text, secret bytea, key_id text, types text[], keeps_types boolean
+)
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2868,7 +2964,7 @@ BEGIN
     IF merchant IS DISTINCT FROM '$platform' THEN
         PERFORM webhook.event_can_be_sent(coalesce(merchant, ''), 'charge.created', clock_timestamp(), '{}');
     END IF;
-    RETURN webhook.put_endpoint(merchant, url, secret, key_id);
+    RETURN webhook.put_endpoint(merchant, url, secret, key_id, types, keeps_types);
 END
 $$;
 
@@ -2962,12 +3058,19 @@ SELECT
 FROM webhook.outbox
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
-CREATE VIEW webhook.console_finished AS
+CREATE VIEW webhook.console_logged AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
     webhook.charge_key(object) COLLATE "C" AS charge_id
 FROM webhook.delivery_log
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
+
+CREATE VIEW webhook.console_finished AS
+SELECT
+    seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
+    webhook.charge_key(object) COLLATE "C" AS charge_id
+FROM webhook.delivery_log
+WHERE (SELECT webhook.current_person_role()) IS NOT NULL AND state IS NOT NULL;
 
 -- Payloads, for operators alone.
 CREATE VIEW webhook.console_payloads AS
@@ -2996,7 +3099,7 @@ FROM webhook.lane
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
 CREATE VIEW webhook.console_endpoints AS
-SELECT merchant_id, url, created_at, updated_at, secret_created_at, previous_until
+SELECT merchant_id, url, created_at, updated_at, secret_created_at, previous_until, types
 FROM webhook.endpoint
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
@@ -3145,6 +3248,18 @@ BEGIN
 END
 $$;
 
+-- These set an endpoint for programs that know no filters.
+CREATE FUNCTION webhook.own_put_endpoint(token bytea, url text, secret bytea, key_id text) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT webhook.own_put_endpoint(token, coalesce(url, ''), secret, key_id, NULL, true)
+$$;
+
+CREATE FUNCTION webhook.console_put_endpoint(session bytea, merchant text, url text, secret bytea, key_id text)
+RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT webhook.console_put_endpoint(session, merchant, coalesce(url, ''), secret, key_id, NULL, true)
+$$;
+
 -- 18. Rights, role by role
 
 GRANT USAGE ON SCHEMA webhook
@@ -3173,7 +3288,8 @@ GRANT INSERT (id, merchant_id, type, created_at, object), SELECT (id, seq) ON we
 GRANT SELECT ON
 webhook.state, webhook.endpoint, webhook.control, webhook.audit, webhook.key_check, webhook.sealing_key, webhook.milestone,
 webhook.lost_event, webhook.dispatcher, webhook.attempts_by_minute, webhook.deliveries, webhook.attempts, webhook.endpoints,
-webhook.charges, webhook.responses, webhook.lanes, webhook.owed, webhook.finished, webhook.api_keys, webhook.accounts
+webhook.charges, webhook.responses, webhook.lanes, webhook.owed, webhook.logged, webhook.finished, webhook.api_keys,
+webhook.accounts
 TO webhook_admin;
 GRANT INSERT (command, merchant_id, event_id, args, requested_by) ON webhook.control TO webhook_admin;
 GRANT INSERT, UPDATE, DELETE ON webhook.endpoint TO webhook_admin;
@@ -3208,7 +3324,8 @@ GRANT SELECT, INSERT ON webhook.key_check, webhook.sealing_key TO webhook_dispat
 GRANT UPDATE (public_half, created_at, confirmed_at) ON webhook.sealing_key TO webhook_dispatcher;
 GRANT SELECT, INSERT, DELETE ON webhook.milestone, webhook.lost_event TO webhook_dispatcher;
 GRANT SELECT ON
-webhook.deliveries, webhook.attempts, webhook.endpoints, webhook.charges, webhook.lanes, webhook.owed, webhook.finished
+webhook.deliveries, webhook.attempts, webhook.endpoints, webhook.charges, webhook.lanes, webhook.owed, webhook.logged,
+webhook.finished
 TO webhook_dispatcher;
 GRANT SELECT, USAGE ON SEQUENCE webhook.outbox_seq_seq TO webhook_dispatcher;
 GRANT USAGE ON SEQUENCE webhook.claim_token TO webhook_dispatcher;
@@ -3225,12 +3342,13 @@ GRANT SELECT, UPDATE (expires_at), DELETE ON webhook.api_kept_bytes TO webhook_d
 -- The Partner API: no table of deliveries, endpoints or commands.
 GRANT SELECT ON
 webhook.state, webhook.milestone, webhook.cursor_key, webhook.sealing_key, webhook.current_sealing_key, webhook.own_endpoint,
-webhook.own_deliveries, webhook.own_attempts, webhook.own_commands, webhook.own_owed, webhook.own_finished,
+webhook.own_deliveries, webhook.own_attempts, webhook.own_commands, webhook.own_owed, webhook.own_logged, webhook.own_finished,
 webhook.own_owed_events, webhook.own_finished_events
 TO webhook_api;
 GRANT EXECUTE ON FUNCTION
 webhook.bearer, webhook.current_merchant, webhook.take_limits, webhook.release_limit, webhook.admit_token, webhook.issue_token,
-webhook.note_key_use, webhook.own_put_endpoint, webhook.own_rotate_secret(bytea, bytea, text, interval),
+webhook.note_key_use, webhook.own_put_endpoint(bytea, text, bytea, text),
+webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean), webhook.own_rotate_secret(bytea, bytea, text, interval),
 webhook.own_rotate_secret(bytea, bytea, text, interval, boolean), webhook.own_remove_endpoint, webhook.own_command,
 webhook.own_begin_request, webhook.own_keep_request, webhook.own_kept_full_for, webhook.settle_request, webhook.forget_request,
 webhook.timeline, webhook.feed_horizon, webhook.only_reads
@@ -3239,7 +3357,8 @@ TO webhook_api;
 -- The console: whether this is a schema that the program serves, and of which installation; what secrets are sealed with; and
 -- what the person may see and change whom its functions find.
 GRANT SELECT ON
-webhook.state, webhook.current_sealing_key, webhook.console_owed, webhook.console_finished, webhook.console_payloads,
+webhook.state, webhook.current_sealing_key, webhook.console_owed, webhook.console_logged, webhook.console_finished,
+webhook.console_payloads,
 webhook.console_attempts, webhook.console_lanes, webhook.console_endpoints, webhook.console_api_keys, webhook.console_commands,
 webhook.console_command_chunks, webhook.console_audit, webhook.console_state, webhook.console_dispatchers,
 webhook.console_attempts_by_minute, webhook.console_seq_by_minute, webhook.console_sealing_keys
@@ -3248,7 +3367,9 @@ GRANT EXECUTE ON FUNCTION
 webhook.console_sign_in_parameters, webhook.console_sign_in_wait, webhook.console_sign_in, webhook.console_sign_in_by_code,
 webhook.console_sign_in_by_proxy, webhook.console_person, webhook.console_reader, webhook.current_person_role,
 webhook.current_person, webhook.console_sign_out, webhook.console_own_sessions, webhook.console_revoke_session,
-webhook.console_revoke_sessions, webhook.console_preferences, webhook.console_change_password, webhook.console_put_endpoint,
+webhook.console_revoke_sessions, webhook.console_preferences, webhook.console_change_password,
+webhook.console_put_endpoint(bytea, text, text, bytea, text),
+webhook.console_put_endpoint(bytea, text, text, bytea, text, text[], boolean),
 webhook.console_rotate_secret(bytea, text, bytea, text, interval),
 webhook.console_rotate_secret(bytea, text, bytea, text, interval, boolean), webhook.console_remove_endpoint,
 webhook.console_command, webhook.console_withdraw_command, webhook.console_stop_command, webhook.console_create_api_key,

@@ -345,7 +345,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_suspension": Question((MERCHANT,)),
     # recording
     "record": RECORD,
-    "read_unwritten": Question((SEQS, NAMES, IDS, FENCES, ARE_RETRIES), ASKED),
+    "read_unwritten": Question((SEQS, NAMES, IDS, FENCES, ARE_RETRIES, STATES), ASKED),
     "record_late": Question(
         (str(_seq(FIRST_OF_LANES)), IN_OUTBOX, FIRST, "1::smallint", "'schedule'", NOW, "5", "200::smallint")
         + ("'delivered'", NOW, "true", "NULL", "NULL")
@@ -692,6 +692,7 @@ READ_WHOLE: Mapping[str, str] = {
     "read_endpoint_history": "for an operator: it may go through the audit where statistics call it empty",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
+    "set_types": "it looks at all dispatchers of the last day, and filters are changed by hand",
     "sample_sealed_secrets": "it looks at all secrets for those before the newest",
     "set_names": "it looks at all dispatchers of the last day, once in an installation's life",
     "read_sealed_secrets": "all secrets are tried, a thousand at a time",

@@ -57,7 +57,7 @@ async def test_nothing_is_wrong() -> None:
     assert [result.check for result in results] == [
         *("configuration", "open files", "crash", "tls", "database", "clock", "schema", "installation"),
         *("names", "event types", "keys", "partitions", "lost", "dispatchers", "transactions", "temporary"),
-        *("rows", "platform", "outbound", "endpoints"),
+        *("rows", "platform", "filters", "outbound", "endpoints"),
     ]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -19,8 +20,8 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.worker import PREFETCH, Worker
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.event import Event, State
-from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.domain.event import Event, State, Trigger
+from webhook_dispatcher.domain.record import UNWANTED, Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.domain.verdict import Failure, Outcome
@@ -79,6 +80,7 @@ class WorkerHarness:
             Lease("m", 3, 0, None, False, NOW), instruments.memory, now + 100.0, now + 90.0
         )
         self.session.take_in([make_event(seq) for seq in seqs], EVERYTHING, stable=1000)
+        self.types: frozenset[str] | None = None
         self.started: list[int] = []
         self.answer, self.progress = asyncio.Event(), asyncio.Event()
         self.answer.set()
@@ -110,7 +112,8 @@ class WorkerHarness:
         self.session.fetched()
 
     async def follow(self) -> None:
-        await self.worker.work_through(self.session, make_endpoint(), (SECRET,))
+        endpoint = replace(make_endpoint(), types=self.types)
+        await self.worker.work_through(self.session, endpoint, (SECRET,))
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator["asyncio.Task[None]"]:
@@ -250,3 +253,69 @@ async def test_a_read_answered_after_a_recall_starts_nothing() -> None:
         harness.session.recall()
         harness.read_on(2, 3)
     assert (harness.started, harness.session.has_more) == ([1], True)
+
+
+def filtered(*unwanted: int, of: int) -> WorkerHarness:
+    """Make a worker and a run of which these are of a type that the endpoint does not want."""
+    harness = WorkerHarness()
+    harness.types = frozenset({"charge.failed"})
+    events = [
+        make_event(seq, type="charge.created" if seq in unwanted else "charge.failed")
+        for seq in range(1, of + 1)
+    ]
+    harness.session.take_in(events, EVERYTHING, stable=1000)
+    return harness
+
+
+def write(harness: WorkerHarness, *seqs: int) -> None:
+    """Let these outcomes have been written."""
+    for record in harness.records:
+        if record.event.seq in seqs:
+            harness.session.settle_outcome(record.event)
+
+
+async def test_a_run_that_is_not_wanted_is_passed_over_and_nothing_starts_before_that_is_written() -> None:
+    harness = filtered(1, 2, 4, of=5)
+    async with harness.following():
+        await until(lambda: len(harness.records) == 2)
+        await quiet()
+        assert (harness.started, [record.state for record in harness.records]) == ([], [UNWANTED] * 2)
+        write(harness, 1, 2)
+        await until(lambda: len(harness.records) == 4)
+        await quiet()
+        assert harness.started == [3]
+        write(harness, 3, 4)
+    assert harness.started == [3, 5]
+    passed = [record for record in harness.records if record.state == UNWANTED]
+    assert [(record.event.seq, record.fence, record.attempt) for record in passed] == [
+        (seq, 3, None) for seq in (1, 2, 4)
+    ]
+
+
+async def test_what_was_refused_once_the_lane_is_recalled_ends_the_session_and_is_still_owed() -> None:
+    harness = filtered(1, of=2)
+    async with harness.following():
+        await until(lambda: harness.records)
+        harness.session.keep_unwanted()
+        write(harness, 1)
+    assert (harness.started, harness.session.has_more, harness.session.state) == ([], True, SessionState.OVER)
+
+
+async def test_a_trial_of_a_suspended_merchant_passes_over_and_rests_after_an_attempt_alone() -> None:
+    harness = filtered(1, of=1)
+    harness.session.lease = replace(harness.session.lease, is_suspended=True)
+    await harness.follow()
+    assert (len(harness.records), harness.session.wait_until, harness.session.has_started) == (1, None, False)
+
+
+def test_tests_and_what_was_asked_for_by_hand_are_wanted_whatever_the_filter_names() -> None:
+    every, some = make_endpoint(), replace(make_endpoint(), types=frozenset({"charge.failed"}))
+    events = {
+        make_event(1): False,
+        make_event(2, type="charge.failed"): True,
+        make_event(3, type="webhook.test"): True,
+        make_event(4, trigger=Trigger.MANUAL): True,
+        make_event(5, trigger=Trigger.REPLAY): True,
+    }
+    assert {event: some.wants(event) for event in events} == events
+    assert all(map(every.wants, events))

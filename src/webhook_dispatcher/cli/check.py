@@ -199,6 +199,7 @@ async def _database(
             yield result
         endpoints = await database.list_endpoints()
         yield _platform(endpoints)
+        yield _filters(endpoints)
         if settings.egress_proxy is not None or any(map(_has_name, endpoints)):
             yield await _outbound(session, settings)
         for result in _urls(settings, endpoints):
@@ -475,6 +476,16 @@ async def _unreadable(database: Administration) -> list[CheckResult]:
         )
         for row in rows
     ]
+
+
+def _filters(endpoints: list[EndpointView]) -> CheckResult:
+    """Name who has a filter, for whose sake older programs are refused."""
+    merchants = [shown(endpoint.merchant_id) for endpoint in endpoints if endpoint.types is not None]
+    if not merchants:
+        return CheckResult("filters")
+    more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
+    named = f"{', '.join(merchants[:MAX_NAMED])}{more}"
+    return CheckResult("filters", note=f"ok; of {named}; programs for schema 20 are refused")
 
 
 def _platform(endpoints: list[EndpointView]) -> CheckResult:

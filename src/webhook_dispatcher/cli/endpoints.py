@@ -17,7 +17,7 @@ from webhook_dispatcher.cli.recover import amount
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import Skip
-from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
+from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView, choices
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import SERVICE, STANDARD, Names
@@ -31,38 +31,72 @@ WHILE_SUSPENDED = ("suspended_at", "next_try_at")
 def set_(
     context: typer.Context,
     merchant: Merchant,
-    url: Annotated[str, typer.Argument(metavar="URL", help="https and public, unless settings allow more.")],
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL", help="https and public, unless settings allow more; left out: as it is."
+        ),
+    ] = None,
+    types: Annotated[
+        str | None,
+        typer.Option(
+            "--types", metavar="TYPE,…", help="Send these types alone, besides tests; all: every type."
+        ),
+    ] = None,
     requested_by: RequestedBy = None,
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Configure a merchant and print its secret, once; for a configured merchant change the URL only."""
+    """Configure a merchant and print its secret, once; for a configured merchant change URL or types only."""
     from webhook_dispatcher.transport.guard import Guard
 
+    if url is None and types is None:
+        raise typer.BadParameter("give a URL, or --types")
     session = session_of(context, shard)
     settings = session.settings()
     keyring = settings.keyring()
-    if (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
+    if url is not None and (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
         raise ConfigurationError(f"URL: {fault}")
+    wanted = None if types is None else parse_types(merchant, types)
     secret = new_secret()
 
     async def configure(database: Administration) -> bool:
-        # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
-        while not await database.update_endpoint_url(merchant, url):
-            await database.verify_keys(keyring)
-            if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
-                return True
-        return False
+        created = False
+        if url is None and await database.find_endpoint(merchant) is None:
+            raise not_configured(merchant)
+        async with database.at_once():
+            # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
+            while url is not None and not await database.update_endpoint_url(merchant, url):
+                await database.verify_keys(keyring)
+                if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
+                    created = True
+                    break
+            if types is not None:
+                await database.set_types(merchant, wanted)
+        return created
 
     created = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
+    filtered = {} if types is None else {"types": wanted}
     if as_json:
-        print_json({"merchant_id": merchant, "url": url, "created": created, "secret": revealed})
+        print_json({"merchant_id": merchant, "url": url, **filtered, "created": created, "secret": revealed})
     elif revealed is not None:
         typer.echo(f"{shown(merchant)}: configured; the secret is shown this once:")
         typer.echo(revealed)
     else:
-        typer.echo(f"{shown(merchant)}: URL changed; the secret stays (see `endpoint rotate-secret`)")
+        changed = " and ".join(["URL"] * (url is not None) + ["types"] * (types is not None))
+        typer.echo(f"{shown(merchant)}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
+
+
+def parse_types(merchant: str, text: str) -> list[str] | None:
+    """Read a filter; None: all types. ConfigurationError: it names what cannot be wanted."""
+    named = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if named == ["all"]:
+        return None
+    known = choices(merchant)
+    if unknown := [name for name in named if name not in known]:
+        raise ConfigurationError(f"types: {shown(unknown[0])!r} is none of {', '.join(known)}; or all")
+    return named
 
 
 def show(
@@ -178,9 +212,10 @@ def remove(
 
 
 def _columns(endpoints: Sequence[EndpointView]) -> tuple[str, ...]:
-    """Return what there is to show: about suspension, where somebody is suspended."""
+    """Return what there is to show: suspension and filters, where somebody has either."""
     is_anybody = any(endpoint.suspended_at is not None for endpoint in endpoints)
-    return COLUMNS + (WHILE_SUSPENDED if is_anybody else ())
+    is_filtered = any(endpoint.types is not None for endpoint in endpoints)
+    return COLUMNS + (WHILE_SUSPENDED if is_anybody else ()) + (("types",) if is_filtered else ())
 
 
 def new_secret() -> Secret:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.endpoints import new_secret
+from webhook_dispatcher.cli.endpoints import new_secret, parse_types
 from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName, parse_merchant
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import session_of
@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.keys import refusal
 
-FIELDS = ("merchant_id", "url", "secret")
+FIELDS = ("merchant_id", "url", "secret", "types")
 _SECRET = re.compile("[!-~]+")
 
 
@@ -29,12 +29,16 @@ class BadLine(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A merchant as its line names it. secret: None where one is to be made, or the present one kept."""
+    """A merchant as its line names it.
+
+    secret: None where one is to be made, or the present one kept. types: as text; None where they are kept.
+    """
 
     line: int
     merchant_id: str
     url: str
     secret: Secret | None
+    types: str | None = None
 
 
 @dataclass(slots=True)
@@ -53,14 +57,15 @@ def import_(
         typer.FileBinaryRead,
         typer.Argument(
             metavar="FILE",
-            help="CSV under the header merchant_id,url,secret, or lines of JSON with these names; - is "
-            "standard input. Without a secret one is made.",
+            help="CSV under the header merchant_id,url,secret,types, or lines of JSON with these names; - is "
+            "standard input. Without a secret one is made; types may be left out.",
         ),
     ],
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Change those that are configured: the URL, and the secret where one is given."
+            "--replace",
+            help="Change those that are configured: the URL, and secret and types where they are given.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all of it, and change nothing.")] = False,
@@ -125,14 +130,16 @@ async def _store(
         imported.configured.append(entry.merchant_id)
         if entry.secret is None:
             imported.secrets[entry.merchant_id] = secret.revealed.decode()
-        return
-    if not (replace and await database.update_endpoint_url(entry.merchant_id, entry.url)):
+    elif not (replace and await database.update_endpoint_url(entry.merchant_id, entry.url)):
         raise UserError(
             f"line {entry.line}: {shown(entry.merchant_id)} was changed meanwhile; nothing was done"
         )
-    if entry.secret is not None:
-        await database.rotate_secret(entry.merchant_id, sealed, None, keyring)
-    imported.replaced.append(entry.merchant_id)
+    else:
+        if entry.secret is not None:
+            await database.rotate_secret(entry.merchant_id, sealed, None, keyring)
+        imported.replaced.append(entry.merchant_id)
+    if entry.types is not None:
+        await database.set_types(entry.merchant_id, parse_types(entry.merchant_id, entry.types))
 
 
 def read(content: bytes) -> tuple[list[Entry], list[tuple[int, str]]]:
@@ -185,7 +192,7 @@ def _entry(line: int, row: object) -> Entry:
         raise BadLine(str(row))
     if not isinstance(row, dict) or not {*row} <= {*FIELDS}:
         raise BadLine(f"has more than {', '.join(FIELDS)}")
-    merchant_id, url, secret = [row.get(name) for name in FIELDS]
+    merchant_id, url, secret, types = [row.get(name) for name in FIELDS]
     if not (isinstance(merchant_id, str) and isinstance(url, str) and isinstance(secret, str | None)):
         raise BadLine("lacks merchant_id or url")
     try:
@@ -195,9 +202,25 @@ def _entry(line: int, row: object) -> Entry:
     if secret and not _SECRET.fullmatch(secret):
         raise BadLine("secret: it has spaces, or what is not ASCII")
     try:
-        return Entry(line, merchant_id, url, Secret(secret) if secret else None)
+        return Entry(line, merchant_id, url, Secret(secret) if secret else None, _types(merchant_id, types))
+    except BadLine:
+        raise
     except ValueError as error:
         raise BadLine(f"secret: {error}") from None
+
+
+def _types(merchant_id: str, given: object) -> str | None:
+    """Check a filter: a list of names, or text with commas between them."""
+    if given is None or given == "":
+        return None
+    named = given.split(",") if isinstance(given, str) else given
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise BadLine("types: it is no list of names")
+    try:
+        parse_types(merchant_id, ",".join(named))
+    except ConfigurationError as error:
+        raise BadLine(str(error)) from None
+    return ",".join(named)
 
 
 def _refuse(faults: list[tuple[int, str]]) -> None:

@@ -12,6 +12,7 @@ from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
 from webhook_dispatcher.domain.command import CommandFacts, CommandName, CommandStatus
 from webhook_dispatcher.domain.delivery import MAX_AHEAD, AttemptView, DeliveryFacts, EventFacts, Pause
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
+from webhook_dispatcher.domain.record import UNWANTED
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.status import LostEvent
 from webhook_dispatcher.domain.verdict import Outcome
@@ -104,6 +105,9 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
             _explain_retry(facts, rules, told)
         case State.DELIVERED:
             _explain_delivered(facts, told)
+        case _ if delivery.state == UNWANTED and delivery.finished_at is not None:
+            told.why += [said("unwanted", at=delivery.finished_at)]
+            told.following += [said("unwanted_stays")]
         case _:
             _explain_failed(facts, told)
     told.why += (refused := _refused_since_rotation(facts))

@@ -18,6 +18,7 @@ from webhook_dispatcher.domain.delivery import (
 )
 from webhook_dispatcher.domain.endpoint import EndpointChange
 from webhook_dispatcher.domain.event import State, Trigger
+from webhook_dispatcher.domain.record import UNWANTED
 from webhook_dispatcher.domain.verdict import Outcome
 
 WORTH_TELLING = timedelta(seconds=1)
@@ -139,7 +140,9 @@ def _end(facts: EventFacts) -> Iterator[Moment]:
     delivery = facts.delivery
     if delivery.finished_at is None:
         return
-    if delivery.state == State.FAILED:
+    if delivery.state == UNWANTED:
+        yield Moment(delivery.finished_at, said("unwanted", at=delivery.finished_at), Kind.ASKED)
+    elif delivery.state == State.FAILED:
         yield Moment(delivery.finished_at, said("failed", because=failed_because(facts)), Kind.FAILED)
     elif all(attempt.outcome != Outcome.DELIVERED for attempt in facts.attempts):
         yield Moment(delivery.finished_at, said("moment_ended"), Kind.DELIVERED)

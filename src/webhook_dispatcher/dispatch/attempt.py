@@ -3,8 +3,8 @@
 Whatever is wrong with a row, a URL or an answer becomes an outcome, not an exception. What counts as a
 time-out is decided by the sender (transport), what counts as slow by health.lanes.SLOW, and whether a failure
 counts against the merchant by own_faults.
-Three kinds of rows are not sent: the merchant has no endpoint, its secret cannot be opened (or we lack its
-key), or the row itself breaks a rule (Event.fault).
+Four kinds of rows are not sent: the merchant has no endpoint, or one that does not want them; its secret
+cannot be opened (or we lack its key); the row itself breaks a rule (Event.fault).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.ports import Sender
-from webhook_dispatcher.domain.record import Attempt, Record
+from webhook_dispatcher.domain.record import UNWANTED, Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import (
     Keyring,
@@ -246,6 +246,11 @@ def finish_unsent(event: Event, fence: int, is_retry: bool, reason: FailedReason
     if event.on_failure is State.DELIVERED:
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
     return Record(event, fence, is_retry, None, State.FAILED, reason, None, at)
+
+
+def pass_over(event: Event, fence: int, at: datetime) -> Record:
+    """Finish a row that the endpoint's filter leaves out: it becomes no delivery."""
+    return Record(event, fence, False, None, UNWANTED, None, None, at)
 
 
 def reschedule(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:

@@ -11,6 +11,10 @@ the lease is hardly longer than the time-out.
 Order. Events are started in order of seq, each after the one before has ended. A straggler is an event that
 was committed so late that later ones were read before it. It goes before everything that has not been
 started: the session ends after the event in flight, and the next session reads from the straggler on.
+
+Filters. What the endpoint does not want is passed over in its turn, a run of it together, and nothing is
+started before that is written. It is refused once the lane is recalled, as by another filter: then the
+session ends, and it is still owed.
 """
 
 import asyncio
@@ -97,13 +101,14 @@ class LaneSession:
     complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
     has_more: more is known to be owed than was read: the last read stopped at a limit or failed, the run was
         dropped, or an event was noticed since the last read was asked for.
+    has_passed_over: the last event that was taken out of the run was passed over.
     is_disowned: the database may have another history than was read, which says nothing of the lane.
     fetch: done when the read that was asked for has been tried; None while none is asked for. A session that
         ends with one may owe more, as with has_more.
     straggler: the lowest seq of an event that was committed after later ones had been read; None without one.
     wait_until: the lane must not be claimed before (database time); None: at any time.
     free_since: when the attempt before ended, or would have ended had it not been late.
-    unblocked: after an outcome could not be written because of a lock: set once all are written; else None.
+    unblocked: while outcomes must be written before anything is started: set once all are; else None.
     """
 
     lease: Lease
@@ -119,6 +124,7 @@ class LaneSession:
     complete_up_to: int = 0
     has_more: bool = False
     has_started: bool = False
+    has_passed_over: bool = False
     is_lost: bool = False
     is_disowned: bool = False
     fetch: asyncio.Future[None] | None = None
@@ -196,7 +202,12 @@ class LaneSession:
 
     def start(self) -> Event:
         """Take the next event out of the run, to be attempted."""
-        self.has_started = True
+        self.has_started, self.has_passed_over = True, False
+        return self.run.popleft()
+
+    def pass_over(self) -> Event:
+        """Take the next event out of the run, which is not to be sent."""
+        self.has_passed_over = True
         return self.run.popleft()
 
     def add_back(self, event: Event) -> None:
@@ -227,6 +238,11 @@ class LaneSession:
 
         So do commands of operators and merchants, suspending and lifting it, and changes of endpoints.
         """
+        self._end_soon()
+
+    def keep_unwanted(self) -> None:
+        """Learn that what was passed over is still owed: another session is to judge it."""
+        self.has_more = True
         self._end_soon()
 
     def give_way(self) -> None:
@@ -278,7 +294,7 @@ class LaneSession:
             self.unblocked = None
 
     def block(self) -> None:
-        """Start nothing until every outcome is written: one is locked, and must not be overtaken."""
+        """Start nothing until every outcome is written: what is locked, or passed over, is not overtaken."""
         if self.unblocked is None:
             self.unblocked = asyncio.Event()
 

@@ -22,7 +22,7 @@ from webhook_dispatcher.dispatch.pace import Backoff, sleep
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Records
-from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.record import UNWANTED, LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 
 BATCH_WAIT = 0.004
@@ -382,13 +382,21 @@ class Recorder:
             if record.attempt is not None:
                 self._recorded[record.attempt.outcome] += 1
             if record.state is not None and not is_late:
-                self._metrics.deliveries_by[record.state, record.reason, record.event.type].inc()
+                self._count_end(record)
+            if session is not None and is_late and record.state == UNWANTED:
+                session.keep_unwanted()
             if session is None:
                 self._memory.free(record.event)
             else:
                 session.settle_outcome(record.event)
         self._writing, self._writing_since = rest, min((entry.added for entry in rest), default=None)
         return rest
+
+    def _count_end(self, record: Record) -> None:
+        if isinstance(record.state, State):
+            self._metrics.deliveries_by[record.state, record.reason, record.event.type].inc()
+        else:
+            self._metrics.unwanted_events.inc()
 
     def _keep(self, rest: list[Entry], for_later: frozenset[int]) -> None:
         written = frozenset(entry.record.event.seq for entry in rest) - for_later
@@ -425,7 +433,7 @@ class Recorder:
 
 def _plainer(record: Record) -> Record:
     """Leave out what the attempt brought; what was delivered stays so."""
-    if record.state is State.DELIVERED:
+    if record.state in (State.DELIVERED, UNWANTED):
         return record._replace(attempt=None)
     attempt = record.attempt and record.attempt._replace(
         outcome=Outcome.UNSENDABLE, status=None, reason=_REFUSED, response_excerpt=None

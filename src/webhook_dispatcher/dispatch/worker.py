@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import takewhile
 
-from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.attempt import Attempter, pass_over
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
@@ -68,6 +68,13 @@ class Worker:
     ) -> None:
         """Make attempts at a session's events until it ends; the caller releases the lane."""
         while await self._has_next(session):
+            if not endpoint.wants(session.run[0]):
+                event = session.pass_over()
+                self._recorder.add(pass_over(event, session.lease.epoch, self._database_clock.now()), session)
+                continue
+            if session.has_passed_over and session.unwritten:
+                session.block()
+                continue
             event = session.start()
             if session.lease.is_suspended:
                 session.defer(self._database_clock.now() + self._suspension_interval)

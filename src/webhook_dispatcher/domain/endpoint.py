@@ -1,23 +1,56 @@
 """A merchant's endpoint."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from webhook_dispatcher.domain.event import (
+    CHARGE_TYPES,
+    NOTICE_TYPES,
+    PLATFORM,
+    TEST_EVENT_TYPE,
+    Event,
+    Trigger,
+)
 from webhook_dispatcher.domain.signing import SealedSecret
+
+KNOWS_NO_FILTERS = "55000"
+"""The SQLSTATE of a filter that is refused, since a dispatcher works that knows none."""
+
+
+def choices(merchant_id: str) -> tuple[str, ...]:
+    """Return the types that a merchant's filter may name; tests are sent whatever it names."""
+    return NOTICE_TYPES if merchant_id == PLATFORM else CHARGE_TYPES
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a merchant is reached, as read with its lane; secrets newest first, still sealed."""
+    """Where a merchant is reached, as read with its lane; secrets newest first, still sealed.
+
+    types: its filter; None: it wants all.
+    """
 
     merchant_id: str
     url: str
     secrets: tuple[SealedSecret, ...]
+    types: frozenset[str] | None = None
+
+    def wants(self, event: Event) -> bool:
+        """Tell whether an event is sent when its turn comes: tests are, and what was asked for by hand."""
+        return (
+            self.types is None
+            or event.type in self.types
+            or event.type == TEST_EVENT_TYPE
+            or event.trigger is not Trigger.SCHEDULE
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """An endpoint as shown to people: no secret. next_try_at: of a merchant that is suspended."""
+    """An endpoint as shown to people: no secret.
+
+    next_try_at: of a merchant that is suspended. types: its filter; None: it wants all.
+    """
 
     merchant_id: str
     url: str
@@ -27,6 +60,7 @@ class EndpointView:
     secret_created_at: datetime
     suspended_at: datetime | None = None
     next_try_at: datetime | None = None
+    types: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from webhook_dispatcher.domain.claim import Lease
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
+
+UNWANTED: Final = "unwanted"
+"""In place of a state: the endpoint's filter leaves the event out, and it goes into the log without one."""
 
 
 class Attempt(NamedTuple):
@@ -42,7 +45,7 @@ class Record(NamedTuple):
 
     fence: the lane's epoch, or the row's claim where `is_retry`.
     attempt: None where the row was finished or rescheduled without being sent.
-    state: DELIVERED or FAILED when nothing more is owed; None while it is, and then `due_at` says when.
+    state: DELIVERED, FAILED or UNWANTED when nothing more is owed; None while it is, and `due_at` says when.
     at: when this was decided, in database time.
     """
 
@@ -50,7 +53,7 @@ class Record(NamedTuple):
     fence: int
     is_retry: bool
     attempt: Attempt | None
-    state: State | None
+    state: State | Literal["unwanted"] | None
     reason: FailedReason | None
     due_at: datetime | None
     at: datetime

@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus, CommandView, ListedCommand, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
-from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
+from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.mass_command import Preview
@@ -215,6 +215,19 @@ class Administration:
         """Change a merchant's URL; False when it has no endpoint."""
         async with self._change_of_endpoints():
             return bool(await self._rows("update_endpoint_url", merchant_id, url))
+
+    async def set_types(self, merchant_id: str, types: Sequence[str] | None) -> bool:
+        """Have a merchant sent these types alone, None: all; False when it has no endpoint, or that filter.
+
+        UserError: a dispatcher works that knows no filters.
+        """
+        async with self._change_of_endpoints():
+            try:
+                return bool(await self._rows("set_types", merchant_id, types))
+            except StatementRefused as error:
+                if error.sqlstate != KNOWS_NO_FILTERS:
+                    raise
+                raise UserError(f"{error.detail}; nothing was done") from None
 
     async def rotate_secret(
         self,

@@ -227,4 +227,5 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
     secrets = [SealedSecret(row["key_id"], row["secret"])]
     if row["previous_secret"] is not None:
         secrets.append(SealedSecret(row["previous_key_id"], row["previous_secret"]))
-    return Endpoint(row["merchant_id"], row["url"], tuple(secrets))
+    types = None if row["types"] is None else frozenset(row["types"])
+    return Endpoint(row["merchant_id"], row["url"], tuple(secrets), types)

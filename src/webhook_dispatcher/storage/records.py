@@ -108,6 +108,7 @@ def _read_unwritten_arguments(records: Sequence[Record]) -> list[object]:
             "event_ids": [record.event.id for record in records],
             "fences": [record.fence for record in records],
             "are_retries": [record.is_retry for record in records],
+            "states": [record.state for record in records],
         }
     )
 

@@ -102,6 +102,7 @@ class Metrics:
             LAG_BUCKETS,
         )
         self.deliveries_by = _DeliveriesBy(self.deliveries)
+        self.unwanted_events = self._counter("unwanted_events", "Events that the endpoint's filter left out.")
         self.notices = self._counter("notices", "Notices written for the platform.", "type")
         _create(self.notices, product(NOTICE_TYPES))
 

@@ -164,6 +164,14 @@ class FakeAdministration(Administration):
             self.endpoints[merchant_id] = replace(self.endpoints[merchant_id], url=url)
         return merchant_id in self.endpoints
 
+    async def set_types(self, merchant_id: str, types: Sequence[str] | None) -> bool:
+        if self.refusal is not None:
+            raise self.refusal
+        if (endpoint := self.endpoints.get(merchant_id)) is None or endpoint.types == types:
+            return False
+        self.endpoints[merchant_id] = replace(endpoint, types=types)
+        return True
+
     async def rotate_secret(
         self,
         merchant_id: str,

@@ -18,7 +18,7 @@ CROSS JOIN LATERAL (
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT seq, object
-        FROM webhook.own_finished
+        FROM webhook.own_logged
         WHERE charge_id = $2 AND CASE WHEN merchant_id = me.merchant_id THEN true END
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         OFFSET 0

@@ -4,7 +4,8 @@
 
 -- name: list_own_deliveries
 -- List deliveries, the newest first. At most 1,000 rows are examined, whatever the filter: if more than these may
--- match, the last of them comes back as well, though it may not match, to go on behind it.
+-- match, the last of them comes back as well, though it may not match, to go on behind it. What nobody wanted is
+-- among them, has no state and never matches.
 -- What is owed is asked apart in order and out of it: each has an index by seq. What is finished lies in partitions by
 -- day: what was finished a day before `since` is not read, since it was created before that. It is ordered by merchant
 -- too, which ANY keeps the planner from dropping: only the indexes that begin with merchants have that order. A limit
@@ -69,7 +70,7 @@ CROSS JOIN LATERAL (
                         merchant_id, seq, event_id, type, created_at, state, failed_reason, attempts,
                         NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
-                    FROM webhook.own_finished
+                    FROM webhook.own_logged
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
                         AND finished_at >= CASE WHEN $5::timestamptz IS NULL THEN '-infinity' ELSE $5 - interval '1 day' END
                         AND ($3::text IS NULL OR $3 IN ('delivered', 'failed'))
@@ -83,7 +84,8 @@ CROSS JOIN LATERAL (
     ) AS numbered
     CROSS JOIN LATERAL (
         SELECT
-            ($3::text IS NULL OR numbered.state = $3)
+            num_nulls(numbered.state) = 0
+            AND ($3::text IS NULL OR numbered.state = $3)
             AND ($4::text IS NULL OR numbered.type = $4)
             AND ($5::timestamptz IS NULL OR numbered.created_at >= $5)
             AND ($6::timestamptz IS NULL OR numbered.created_at < $6) AS is_match

@@ -275,13 +275,14 @@ WHERE run.bytes_before < wanted.max_bytes AND wanted.server_started_at = (SELECT
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.
 -- $1 merchants text[]
--- row: merchant_id text, url text, key_id text, secret bytea, previous_key_id text, previous_secret bytea
+-- row: merchant_id text, url text, key_id text, secret bytea, types text[], previous_key_id text, previous_secret bytea
 -- none: none of them is configured
 SELECT
     endpoint.merchant_id,
     endpoint.url,
     endpoint.key_id,
     endpoint.secret,
+    endpoint.types,
     CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_key_id END
         AS previous_key_id,
     CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_secret END

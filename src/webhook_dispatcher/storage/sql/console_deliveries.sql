@@ -1,7 +1,8 @@
 -- The console's delivery log. A page looks at a bounded number of deliveries, the newest first, whatever is asked for: if
 -- more may match, the last that was looked at comes back as well, to go on behind it. Conditions are judged after that
 -- bound, and stand in one place, CROSS JOIN LATERAL (..) AS judged; inside the bound stand those alone that an index finds.
--- The charge is read of what is shown, by its number: it is computed from the payload.
+-- The charge is read of what is shown, by its number: it is computed from the payload. What nobody wanted has no state: it is
+-- looked at, and never matches.
 -- A bound that the planner does not know, (SELECT $n), keeps it from sorting whole tables that statistics call small.
 
 -- name: show_numbers
@@ -95,7 +96,7 @@ CROSS JOIN LATERAL (
                     SELECT
                         seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts,
                         NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
-                    FROM webhook.console_finished
+                    FROM webhook.console_logged
                     WHERE me.name IS NOT NULL AND seq < $2 AND seq >= $3
                         AND finished_at >= coalesce($8::timestamptz - interval '1 day', '-infinity')
                         AND ($4::text IS NULL OR $4 IN ('delivered', 'failed'))
@@ -109,7 +110,8 @@ CROSS JOIN LATERAL (
     ) AS numbered
     CROSS JOIN LATERAL (
         SELECT
-            ($4::text IS NULL OR numbered.state = $4)
+            num_nulls(numbered.state) = 0
+            AND ($4::text IS NULL OR numbered.state = $4)
             AND ($5::text IS NULL OR numbered.type = $5)
             AND ($6::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $6)
             AND ($7::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $7)
@@ -198,7 +200,7 @@ CROSS JOIN LATERAL (
                     SELECT
                         merchant_id, seq, event_id, type, created_at, state, failed_reason, attempts,
                         NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
-                    FROM webhook.console_finished
+                    FROM webhook.console_logged
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
                         AND finished_at >= coalesce($9::timestamptz - interval '1 day', '-infinity')
                         AND ($5::text IS NULL OR $5 IN ('delivered', 'failed'))
@@ -212,7 +214,8 @@ CROSS JOIN LATERAL (
     ) AS numbered
     CROSS JOIN LATERAL (
         SELECT
-            ($5::text IS NULL OR numbered.state = $5)
+            num_nulls(numbered.state) = 0
+            AND ($5::text IS NULL OR numbered.state = $5)
             AND ($6::text IS NULL OR numbered.type = $6)
             AND ($7::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $7)
             AND ($8::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $8)

@@ -135,7 +135,7 @@ CROSS JOIN LATERAL (
             UNION ALL
             (
                 SELECT finished.merchant_id, finished.seq
-                FROM webhook.console_finished AS finished
+                FROM webhook.console_logged AS finished
                 WHERE me.name IS NOT NULL AND finished.seq < $2
                 ORDER BY finished.seq DESC
                 LIMIT (SELECT $6::bigint)

@@ -144,7 +144,7 @@ CROSS JOIN LATERAL (
         SELECT greatest(extract(EPOCH FROM made.started_at - newest.created_at), 0)::double precision AS seconds
         FROM (
             SELECT finished.event_id, finished.created_at, finished.finished_at, finished.attempts
-            FROM webhook.console_finished AS finished
+            FROM webhook.console_logged AS finished
             WHERE me.name IS NOT NULL AND finished.seq >= 0
             ORDER BY finished.seq DESC
             LIMIT (SELECT $2::bigint)

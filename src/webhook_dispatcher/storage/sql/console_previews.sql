@@ -61,7 +61,7 @@ CROSS JOIN LATERAL (
                 'finished', 'delivered', finished.merchant_id, finished.type,
                 finished.state = 'delivered' AND finished.finished_at >= $6 AND finished.finished_at < $7, false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
-            FROM webhook.console_finished AS finished
+            FROM webhook.console_logged AS finished
             WHERE me.name IS NOT NULL AND $2::text IS NULL AND finished.seq < $3 AND finished.seq >= 0
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND 'delivered' = ANY($8::text[])
@@ -90,7 +90,7 @@ CROSS JOIN LATERAL (
                     ELSE finished.state END,
                 finished.merchant_id, finished.type, finished.finished_at >= $6 AND finished.finished_at < $7, false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
-            FROM webhook.console_finished AS finished
+            FROM webhook.console_logged AS finished
             -- As find_finished: the index that begins with merchants is then the only one in that order.
             WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
                 AND (finished.merchant_id, finished.seq) < ($2::text COLLATE "C", $3::bigint)

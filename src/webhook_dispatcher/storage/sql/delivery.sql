@@ -1,7 +1,8 @@
 -- One delivery with what stands around it, for `explain` and for who signed in to the console (storage/statements.py, `Role`).
 
 -- name: read_deliveries
--- Read the deliveries of events: one of each, but for an id that was used again after its end.
+-- Read the deliveries of events: one of each, but for an id that was used again after its end. What nobody wanted is
+-- unwanted.
 -- $1 reader bytea
 -- $2 events uuid[]
 -- $3 most bigint
@@ -27,9 +28,9 @@ CROSS JOIN LATERAL (
         WHERE role.may_read AND event_id = ANY($2::uuid[])
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, NULL, last_status,
-            last_outcome, finished_at, charge_id, NULL, false, NULL, NULL, 0, NULL
-        FROM role.finished
+            event_id, seq, merchant_id, type, created_at, coalesce(state, 'unwanted'), failed_reason, attempts, NULL,
+            last_status, last_outcome, finished_at, charge_id, NULL, false, NULL, NULL, 0, NULL
+        FROM role.logged
         WHERE role.may_read AND event_id = ANY($2::uuid[])
         LIMIT $3
     ) AS known

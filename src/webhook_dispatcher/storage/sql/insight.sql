@@ -168,7 +168,7 @@ FROM (
         UNION ALL
         (
             SELECT finished.seq, finished.created_at
-            FROM webhook.finished
+            FROM webhook.logged AS finished
             WHERE finished.seq >= 0
             ORDER BY finished.seq DESC
             LIMIT $2

@@ -7,7 +7,8 @@
 -- An outcome counts only under the fence it was claimed with: the lane's epoch for a first attempt,
 -- the row's claim for a retry; compared on the locked versions, not on the snapshot. Numbers alone prove nothing:
 -- a server that was behind at a failover gives them again, to other events.
--- An outcome without attempt (null outcome) finishes or reschedules a row that was not sent.
+-- An outcome without attempt (null outcome) finishes or reschedules a row that was not sent. What is unwanted goes into
+-- the log without a state, and stays owed while its lane is recalled: the filter may be another by now.
 -- Each row and lane is looked up where it is named: a join of two tables may read the whole of one.
 -- Parameters are the columns of two tables. Of outcomes ("batch"):
 -- $1 seqs bigint[]
@@ -56,7 +57,7 @@ turn AS MATERIALIZED (
         AS entry (merchant_id, epoch, is_over, wait_until, reach, server_started_at)
 ),
 locked_lane AS MATERIALIZED (
-    SELECT lane.merchant_id, lane.epoch, lane.last_success_at
+    SELECT lane.merchant_id, lane.epoch, lane.recalled, lane.last_success_at
     FROM webhook.lane
     WHERE lane.merchant_id = ANY($2::text[] || $18::text[])
     ORDER BY lane.merchant_id
@@ -74,6 +75,7 @@ owed AS MATERIALIZED (
             AND CASE
                 WHEN (outbox.id, outbox.merchant_id) <> (batch.event_id, batch.merchant_id) THEN false
                 WHEN batch.is_retry THEN outbox.claim = batch.fence
+                WHEN batch.state = 'unwanted' AND locked_lane.recalled THEN false
                 ELSE outbox.due_at IS NULL AND locked_lane.epoch = batch.fence
             END
         FOR UPDATE SKIP LOCKED
@@ -97,7 +99,7 @@ logged AS (
     )
     SELECT
         finished.seq, finished.id, finished.merchant_id, finished.type, finished.created_at,
-        finished.object, finished.state, finished.reason, finished.attempts,
+        finished.object, nullif(finished.state, 'unwanted'), finished.reason, finished.attempts,
         finished.status, finished.outcome, finished.finished_at, finished.xid
     FROM finished
 ),
@@ -265,11 +267,12 @@ FROM updated;
 -- $3 event_ids uuid[]
 -- $4 fences bigint[]
 -- $5 are_retries boolean[]
+-- $6 states text[]
 -- row: seq bigint
 -- none: all of them came too late
 SELECT batch.seq
-FROM unnest($1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[])
-    AS batch (seq, merchant_id, event_id, fence, is_retry)
+FROM unnest($1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[])
+    AS batch (seq, merchant_id, event_id, fence, is_retry, state)
 CROSS JOIN LATERAL (
     SELECT outbox.id, outbox.merchant_id, outbox.claim, outbox.due_at
     FROM webhook.outbox
@@ -281,7 +284,9 @@ WHERE
         WHEN (owed.id, owed.merchant_id) <> (batch.event_id, batch.merchant_id) THEN false
         WHEN batch.is_retry THEN owed.claim = batch.fence
         ELSE owed.due_at IS NULL AND batch.fence = (
-            SELECT lane.epoch FROM webhook.lane WHERE lane.merchant_id = batch.merchant_id
+            SELECT lane.epoch
+            FROM webhook.lane
+            WHERE lane.merchant_id = batch.merchant_id AND NOT (batch.state IS NOT DISTINCT FROM 'unwanted' AND lane.recalled)
         )
     END;
 
@@ -374,6 +379,8 @@ corrected AS (
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
         -- Inside CASE: as a condition it would let the index of all that has failed be read.
         AND CASE
+            -- Sent all the same, by who held the lane before the filter.
+            WHEN num_nulls(delivery_log.state) = 1 THEN $11
             WHEN delivery_log.state = 'failed'
                 THEN $11 OR (delivery_log.failed_reason IN ('cancelled', 'skipped') AND delivery_log.attempts < $4)
         END

@@ -37,7 +37,7 @@ SELECT * FROM (
         delivery_log.seq, delivery_log.merchant_id, delivery_log.type, delivery_log.state,
         delivery_log.failed_reason, false AS is_owed, false AS is_in_flight, delivery_log.finished_at
     FROM webhook.delivery_log
-    WHERE delivery_log.event_id = $1
+    WHERE delivery_log.event_id = $1 AND num_nulls(delivery_log.state) = 0
 ) AS known
 ORDER BY known.is_owed DESC, known.seq DESC
 LIMIT 1;
@@ -109,7 +109,7 @@ FROM (
             delivery_log.event_id, delivery_log.seq, delivery_log.merchant_id, delivery_log.type,
             delivery_log.state, delivery_log.finished_at
         FROM webhook.delivery_log
-        WHERE delivery_log.event_id = gone.event_id
+        WHERE delivery_log.event_id = gone.event_id AND num_nulls(delivery_log.state) = 0
         -- Each is looked up by its id, and not by going through all numbers.
         OFFSET 0
     ) AS logged
