@@ -7,6 +7,7 @@ import pytest
 from tests.unit.fakes.database import is_delivered, seqs_of
 from tests.unit.harnesses.recorder import TRUST, RecorderHarness
 from tests.unit.loop_turns import until
+from webhook_dispatcher.dispatch.attempt import pass_over
 from webhook_dispatcher.dispatch.lane_session import SessionState
 from webhook_dispatcher.dispatch.recorder import LOCKED_WAIT, MAX_BATCH, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -119,6 +120,28 @@ def test_a_turn_says_how_far_everything_is_recorded(harness: RecorderHarness) ->
     harness.attempt(session)
     harness.step()
     assert [turn.reach for _, turns in harness.records.statements for turn in turns] == [4, 9]
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_what_was_passed_over_in_a_lane_that_is_recalled_stays_owed_and_ends_the_session(
+    harness: RecorderHarness, is_locked: bool
+) -> None:
+    """Where the lane is locked too, the statement does not tell that it is recalled."""
+    session = harness.session("m", 1, 2)
+    for lane_is_recalled in (False, True):
+        harness.database.lanes["m"].is_recalled = lane_is_recalled
+        harness.database.lanes["m"].is_locked = is_locked and lane_is_recalled
+        record = pass_over(session.pass_over(), session.lease.epoch, harness.clock.now)
+        harness.recorder.add(record, session)
+        harness.step()
+    assert (session.may_start(harness.clock.elapsed()), session.has_more, session.unwritten) == (
+        False,
+        True,
+        0,
+    )
+    assert harness.database.owed.keys() == {2}
+    assert harness.metrics.unwanted_events._value.get() == 1
+    assert not any(counter._value.get() for counter in harness.metrics.deliveries_by.values())
 
 
 def test_a_lost_lane_starts_nothing_more_and_its_outcome_is_a_late_fact(harness: RecorderHarness) -> None:

@@ -22,7 +22,7 @@ from webhook_dispatcher.domain.claim import (
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import Event, State
-from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.record import UNWANTED, LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 
 
@@ -306,7 +306,10 @@ class FakeRecords:
             return False
         if record.is_retry:
             return row.claim == record.fence
-        return row.is_in_order and self.database.lanes[record.event.lane].epoch == record.fence
+        lane = self.database.lanes[record.event.lane]
+        if record.state == UNWANTED and lane.is_recalled:
+            return False
+        return row.is_in_order and lane.epoch == record.fence
 
     def _is_locked(self, record: Record) -> bool:
         lane = self.database.lanes[record.event.lane]
