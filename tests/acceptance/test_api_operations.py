@@ -17,6 +17,12 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 
 CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
+OLDER = """
+INSERT INTO webhook.dispatcher (
+    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
+)
+VALUES ('o', 'h', '0.9', clock_timestamp(), clock_timestamp(), 1, 1, true, '{}', '{}')
+"""
 
 
 async def configured(installation: Installation, merchant: Merchant, merchant_id: str) -> None:
@@ -63,6 +69,49 @@ async def test_a_merchant_sets_its_webhook_up_and_follows_its_deliveries(install
         "SELECT DISTINCT person FROM webhook.audit WHERE person LIKE 'api:%'"
     )
     assert [row["person"] for row in people] == [f"api:{merchant.client_id}"]
+
+
+async def test_a_merchant_says_which_types_it_wants_and_reads_the_others(installation: Installation) -> None:
+    daemon = await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+
+        async def put(**body: object) -> Reply:
+            return await merchant.ask("PUT", "/v1/webhook", body)
+
+        failed = ["charge.failed"]
+        assert (await put(types=failed)).code == codes.NOT_CONFIGURED
+        await configured(installation, merchant, "m1")
+        assert (await merchant.ask("GET", "/v1/webhook")).data["types"] is None
+        for body, field in (({}, "url"), ({"types": []}, "types"), ({"types": ["webhook.test"]}, "types.0")):
+            refused = await put(**body)
+            assert (refused.code, refused.json["error"]["details"][0]["field"]) == (
+                codes.VALIDATION_FAILED,
+                field,
+            )
+        changed = await put(types=failed)
+        assert (changed.status, changed.data["types"]) == (200, failed)
+        other = f"{installation.receiver.url('m1')}?other"
+        assert (await put(url=other)).data["types"] == failed
+        assert (await merchant.ask("GET", "/v1/webhook")).data["types"] == failed
+        await installation.until_true("SELECT NOT EXISTS (SELECT FROM webhook.lane WHERE recalled)")
+        unwanted = await installation.emit("m1", CHARGE, "charge.succeeded")
+        sent = await installation.emit("m1", "{}", "charge.failed")
+        await installation.settled(sent.id, "delivered", 1)
+
+        listed = await merchant.ask("GET", "/v1/deliveries")
+        assert [found["eventId"] for found in listed.data] == [str(sent.id)]
+        assert (await merchant.ask("GET", f"/v1/deliveries/{unwanted.id}")).code == codes.DELIVERY_NOT_FOUND
+        again = await merchant.carried_out(f"/v1/deliveries/{unwanted.id}/retry")
+        assert again.code == codes.DELIVERY_NOT_FOUND
+        assert b'"data":' + CHARGE.encode() + b"," in (await merchant.ask("GET", "/v1/charges/ch_1")).body
+        tested = await merchant.carried_out("/v1/webhook/test")
+        assert tested.data["outcome"] == "delivered"
+        assert (await put(types=None)).data["types"] is None
+        daemon.terminate()
+        await daemon.ended()
+        await installation.owner.execute(OLDER)
+        assert (await put(types=failed)).code == codes.UNAVAILABLE
 
 
 async def test_who_removes_a_webhook_is_told_how_many_events_fail(installation: Installation) -> None:

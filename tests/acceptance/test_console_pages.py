@@ -103,6 +103,30 @@ async def test_a_secret_is_rotated_with_an_overlap_and_once_for_each_form(
     assert "The endpoint was removed." in (await person.get(removed.location)).text
 
 
+async def test_types_are_ticked_and_what_is_not_wanted_says_so(
+    installation: Installation, person: Client
+) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    assert "Types that are sent: all" in (await person.get("/merchants/m1")).text
+    assert (await person.post("/merchants/m1/types")).status == 422
+    changed = await person.post("/merchants/m1/types", {"types": "charge.failed"})
+    page = (await person.get(changed.location)).text
+    assert "The types were changed." in page
+    assert re.findall(r'name="types" value="([\w.]+)" checked', page) == ["charge.failed"]
+    await installation.until_true("SELECT NOT EXISTS (SELECT FROM webhook.lane WHERE recalled)")
+    unwanted = await installation.emit("m1")
+    sent = await installation.emit("m1", event_type="charge.failed")
+    await installation.settled(sent.id, "delivered", 1)
+    for listed in ("/deliveries", "/deliveries?merchant=m1", f"/deliveries?id={unwanted.id}"):
+        assert str(unwanted.id) not in re.findall(
+            r'name="event" value="([^"]+)"', (await person.get(listed)).text
+        )
+    told = (await person.get(f"/deliveries/{unwanted.id}")).text
+    assert "filter did not want it" in told
+    assert ">Not wanted<" in told
+
+
 async def test_a_test_event_that_is_refused_says_so(installation: Installation, person: Client) -> None:
     await installation.start()
     await installation.configure("m1")

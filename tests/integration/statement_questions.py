@@ -475,7 +475,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_own_endpoint": Question((OWNER,), VIEWS),
     "count_own_owed": Question((OWNER, str(ASKED)), ASKED),
     "read_current_sealing_key": Question(()),
-    "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL"), 3),
+    "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL", "NULL", "true"), 3),
     "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),
     "own_remove_endpoint": Question((OWNER,), 3),
     "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
@@ -594,7 +594,9 @@ QUESTIONS: Mapping[str, Question] = {
     "change_password": Question((SESSION, PROOF, *NEW_PASSWORD), 5),
     # console_actions
     "read_key_to_seal_with": Question(()),
-    "put_endpoint": Question((SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL"), 5),
+    "put_endpoint": Question(
+        (SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL", "NULL", "true"), 5
+    ),
     "rotate_secret_of": Question(
         (SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 5
     ),

@@ -7,12 +7,14 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
+from tests.integration.api_harness import api_pool, token_of
 from tests.integration.storage_harness import GATED, LAPSED, LEASE, Daemon, StorageHarness, answered
 from webhook_dispatcher.dispatch.attempt import pass_over
 from webhook_dispatcher.domain.claim import Lease
 from webhook_dispatcher.domain.command import CommandRejected
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import LaneTurn, Record
+from webhook_dispatcher.storage.api.deliveries import NEWEST, Deliveries, Filter
 from webhook_dispatcher.storage.controls import PostgresControls
 
 HOLD_ROW = "SELECT FROM webhook.outbox WHERE seq = $1 FOR UPDATE"
@@ -23,6 +25,15 @@ INSERT INTO webhook.dispatcher (
     owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
 )
 VALUES ('o', 'old-host', '0.9', clock_timestamp(), clock_timestamp() - $1::interval, 1, 1, true, '{}', '{}')
+"""
+UNWANTED = """
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, attempts, finished_at
+)
+SELECT
+    nextval('webhook.outbox_seq_seq'), gen_random_uuid(), 'm', 'charge.created', clock_timestamp(), '{}', 0,
+    clock_timestamp()
+FROM generate_series(1, $1)
 """
 
 
@@ -160,6 +171,21 @@ async def test_no_command_finds_it(storage: StorageHarness) -> None:
         with pytest.raises(CommandRejected, match="no delivery"):
             await transaction.find_delivery(event.id)
         assert await transaction.find_deliveries([event.id]) == {}
+
+
+async def test_a_page_of_deliveries_looks_at_no_more_rows_for_what_was_not_wanted(
+    storage: StorageHarness,
+) -> None:
+    """2,500 newer ones that nobody wanted are three pages of 1,000 rows; behind them is the delivery."""
+    token_hash = await token_of(storage.db, "m")
+    [seq] = await storage.insert("m")
+    await storage.finish(seq)
+    await storage.db.execute(UNWANTED, 2_500)
+    async with api_pool(storage.database) as pool:
+        pages = [await Deliveries(pool).list(token_hash, Filter(), NEWEST, 20)]
+        while pages[-1].position is not None:
+            pages.append(await Deliveries(pool).list(token_hash, Filter(), pages[-1].position, 20))
+    assert [[delivery.seq for delivery in page.deliveries] for page in pages] == [[], [], [seq]]
 
 
 @pytest.mark.parametrize("types", [[], ["charge.failed", None], ["charge,failed"], ["x" * 65], ["-"], [""]])

@@ -197,6 +197,24 @@ def test_a_test_event_that_fails_says_why(shell: Shell) -> None:
     assert "outcome connect, status -, reason ECONNREFUSED" in out
 
 
+def test_types_are_set_alone_or_with_the_url_and_shown_where_somebody_has_some(shell: Shell) -> None:
+    database = FakeAdministration()
+    code, _, err = shell("endpoint set m1 --types charge.failed", database)
+    assert (code, "has no endpoint" in err) == (1, True)
+    made = shell.json("endpoint set m1 https://merchant.com/ --types charge.failed,charge.created", database)
+    assert (made["created"], made["types"]) == (True, ["charge.failed", "charge.created"])
+    assert "charge.created" in shell("endpoint show m1", database)[1]
+    assert "types" in shell("endpoint list", database)[1]
+    code, _, err = shell("endpoint set m1 --types charge.invented", database)
+    assert (code, "'charge.invented' is none of charge.created, " in err) == (2, True)
+    assert shell("endpoint set $platform --types charge.failed", database)[0] == 2
+    assert shell("endpoint set m1 --types all", database)[:2] == (
+        0,
+        "m1: types changed; the secret stays (see `endpoint rotate-secret`)\n",
+    )
+    assert database.endpoints["m1"].types is None
+
+
 def test_an_unknown_delivery_is_exit_1(shell: Shell) -> None:
     assert shell(f"deliveries show {EVENT}", FakeAdministration())[0] == 1
 

@@ -47,6 +47,20 @@ def test_a_file_is_taken_with_the_secrets_that_merchants_hold(
     assert told["secrets"] == {"m2": secret_of(database, "m2")}
 
 
+def test_types_are_taken_from_a_file_and_kept_where_it_names_none(tmp_path: Path) -> None:
+    database, file = FakeAdministration(), tmp_path / "file"
+    file.write_text('merchant_id,url,types\nm1,https://m1.example.com/,"charge.failed, charge.created"\n')
+    assert main(["endpoint", "import", str(file)], session(database)) == 0
+    assert database.endpoints["m1"].types == ["charge.failed", "charge.created"]
+    for types, wanted in (("", ["charge.failed", "charge.created"]), (', "types": ["all"]', None)):
+        file.write_text(f'{{"merchant_id": "m1", "url": "https://m2.example.com/"{types}}}\n')
+        assert main(["endpoint", "import", str(file), "--replace"], session(database)) == 0
+        assert database.endpoints["m1"].types == wanted
+    for types in ('"charge.invented"', "7", "[7]", "[]"):
+        file.write_text(f'{{"merchant_id": "m2", "url": "https://m2.example.com/", "types": {types}}}\n')
+        assert main(["endpoint", "import", str(file)], session(database)) == 2
+
+
 def test_every_bad_line_is_named_and_nothing_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

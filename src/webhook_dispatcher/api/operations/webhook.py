@@ -6,9 +6,11 @@ A secret is made here, told once and sealed with a public half; this process can
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import Annotated
 
 import structlog
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import (
@@ -18,10 +20,14 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.models import Instant, write
-from webhook_dispatcher.api.validation import Model, Nothing
+from webhook_dispatcher.api.validation import Model, Nothing, refuse_field
 from webhook_dispatcher.domain.command import CommandName, CommandView
+from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS
+from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.event import CHARGE_TYPES
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
 from webhook_dispatcher.storage.api.endpoints import (
+    AS_IT_IS,
     Endpoints,
     OwnEndpoint,
     PutOutcome,
@@ -36,8 +42,22 @@ MAX_OVERLAP_SECONDS = 7 * 24 * 3600
 _log = structlog.get_logger()
 
 
+def _wanted(value: str) -> str:
+    if value not in CHARGE_TYPES:
+        raise PydanticCustomError("choice", "no such type", {"expected": ", ".join(CHARGE_TYPES)})
+    return value
+
+
+WantedType = Annotated[
+    str, AfterValidator(_wanted), WithJsonSchema({"type": "string", "enum": [*CHARGE_TYPES]})
+]
+
+
 class WebhookAnswer(Model):
-    """Where events are sent, and how that fares. waiting: how many are owed; at most 10,000."""
+    """Where events are sent, and how that fares.
+
+    types: which are; null: all. waiting: how many are owed; at most 10,000.
+    """
 
     url: str
     paused: bool
@@ -48,6 +68,7 @@ class WebhookAnswer(Model):
     failing_since: Instant | None
     failures_in_a_row: int
     suspended_at: Instant | None
+    types: list[WantedType] | None
     waiting: int
 
 
@@ -58,9 +79,14 @@ class CreatedWebhook(WebhookAnswer):
 
 
 class WebhookUrl(Model):
-    """Where events are to be sent."""
+    """Where events are to be sent, and which types; null: all. What is left out stays as it is."""
 
-    url: str = Field(min_length=1, max_length=4096, examples=["https://shop.example.com/webhooks"])
+    url: str = Field(
+        default_factory=str, min_length=1, max_length=4096, examples=["https://shop.example.com/webhooks"]
+    )
+    types: Annotated[list[WantedType], Field(min_length=1, max_length=len(CHARGE_TYPES))] | None = Field(
+        default_factory=lambda: None, examples=[["charge.succeeded", "charge.failed"]]
+    )
 
 
 class SecretRotation(Model):
@@ -131,15 +157,27 @@ class Putting:
         self._guard = guard
 
     async def put(self, request: Request, body: WebhookUrl) -> Response:
-        """Change the URL, or create the endpoint with a secret of its own."""
-        if (fault := self._guard.find_fault(body.url)) is not None:
+        """Change URL and types, or create the endpoint with a secret of its own."""
+        if not body.model_fields_set:
+            raise refuse_field("url", "missing", request.head.language)
+        if body.url and (fault := self._guard.find_fault(body.url)) is not None:
             raise ApiError(INVALID_URL, extra={"reason": fault})
         caller = request.caller
-        store = partial(Endpoints(caller.database).put, caller.token, body.url)
-        if (result := await store(None)) is PutOutcome.NOT_CONFIGURED:
-            result, secret = await _with_new_secret(caller, store)
-            if result is PutOutcome.CREATED:
-                return await _created(caller, secret)
+        types = body.types if "types" in body.model_fields_set else AS_IT_IS
+        store = partial(Endpoints(caller.database).put, caller.token, body.url or None, types=types)
+        try:
+            result = await store(None)
+            if result is PutOutcome.NOT_CONFIGURED and not body.url:
+                raise ApiError(NOT_CONFIGURED)
+            if result is PutOutcome.NOT_CONFIGURED:
+                result, secret = await _with_new_secret(caller, store)
+                if result is PutOutcome.CREATED:
+                    return await _created(caller, secret)
+        except StatementRefused as error:
+            if error.sqlstate != KNOWS_NO_FILTERS:
+                raise
+            _log.warning("types.refused", reason=error.detail)
+            raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None
         return Response(await _write(caller, WebhookAnswer, await _endpoint(caller)))
 
 

@@ -22,6 +22,7 @@ from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.rendering import label, merchant_path, reason, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
+from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, choices
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
@@ -48,6 +49,8 @@ _SAID = {
     "removed": "merchant.removed",
     "url": "merchant.url_changed",
     "same": "merchant.url_unchanged",
+    "types": "merchant.types_changed",
+    "same_types": "merchant.types_unchanged",
     "revoked": "merchant.key_revoked",
 }
 
@@ -140,6 +143,10 @@ class MerchantPages:
             "is_moving": command is not None and not command.is_final,
             "here": with_query(path, {"command": command.id if command else None}),
             "api_keys": keys,
+            "types": [
+                (name, merchant is None or merchant.types is None or name in merchant.types)
+                for name in choices(merchant_id)
+            ],
             "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],
             "deliveries_path": with_query("/deliveries", {"merchant": merchant_id}),
             "recover_path": _recover_path(merchant),
@@ -198,6 +205,24 @@ class MerchantPages:
             # Somebody else configured it just now, with a secret that they have.
             return _to(merchant_id, said="url")
         return await self._page(request, secret=SecretOnce("merchant.secret_made", secret.revealed.decode()))
+
+    async def set_types(self, request: Request) -> Response:
+        """Have the ticked types sent alone; all of them: whatever there will be."""
+        merchant_id, known = wanted_merchant(request), choices(wanted_merchant(request))
+        ticked = [name for name in known if name in request.form.get("types", ())]
+        if not ticked:
+            return await self._page(request, problem=self._say(request, "merchant.types_none"), status=422)
+        wanted = None if len(ticked) == len(known) else ticked
+        try:
+            result = await self._actions.put_endpoint(request.key, merchant_id, None, None, wanted)
+        except StatementRefused as error:
+            if error.sqlstate != KNOWS_NO_FILTERS:
+                raise
+            told = self._say(request, "merchant.types_refused", reason=error.detail)
+            return await self._page(request, problem=told, status=409)
+        if result is PutOutcome.NOT_CONFIGURED:
+            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+        return _to(merchant_id, said="types" if result is PutOutcome.CHANGED else "same_types")
 
     async def rotate(self, request: Request) -> Response:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""

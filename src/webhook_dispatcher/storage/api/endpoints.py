@@ -22,6 +22,8 @@ from webhook_dispatcher.storage.statements import PARTNER_API, load
 
 _STATEMENTS = {**load("api_endpoints"), **load("command", PARTNER_API)}
 MAX_COUNTED = 10_000
+AS_IT_IS: Sequence[str] = ()
+"""In place of the types that an endpoint wants: those that it has, or all of a new one. None: all."""
 _TOO_MANY = "WH409"
 """What own_command() raises of its own."""
 
@@ -71,6 +73,7 @@ class OwnEndpoint(NamedTuple):
     failing_since: datetime | None
     failures_in_a_row: int
     suspended_at: datetime | None
+    types: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,18 @@ class Endpoints:
         rows = await self._rows("read_current_sealing_key")
         return SealingKey(rows[0]["key_id"], rows[0]["public_half"]) if rows else None
 
-    async def put(self, token: bytes, url: str, sealed: SealedSecret | None) -> PutOutcome:
-        """Configure the merchant with this secret, or change the URL alone; the same URL writes nothing."""
-        row = await self._change("own_put_endpoint", token, url, *_columns(sealed))
+    async def put(
+        self,
+        token: bytes,
+        url: str | None,
+        sealed: SealedSecret | None,
+        types: Sequence[str] | None = AS_IT_IS,
+    ) -> PutOutcome:
+        """Configure the merchant with this secret, or change URL (None: as it is) and types alone.
+
+        What is so already writes nothing. StatementRefused: a dispatcher works that knows no filters.
+        """
+        row = await self._change("own_put_endpoint", token, url, *put_columns(sealed, types))
         return PutOutcome(row["result"])
 
     async def rotate(
@@ -185,6 +197,12 @@ async def refuse_powerful(database: Database, role: str) -> None:
             remedy=f"connect as {role}",
             separator="; ",
         )
+
+
+def put_columns(sealed: SealedSecret | None, types: Sequence[str] | None) -> tuple[object, ...]:
+    """Return a secret and its key's id, and types, and whether these are kept."""
+    is_kept = types is AS_IT_IS
+    return (*_columns(sealed), None if is_kept else types, is_kept)
 
 
 def _columns(sealed: SealedSecret | None) -> tuple[bytes | None, str | None]:

@@ -5,7 +5,7 @@ in the audit and as who asked. All raise SessionOver, NotAllowed and IdleTooLong
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ from uuid import UUID
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated
+from webhook_dispatcher.storage.api.endpoints import AS_IT_IS, PutOutcome, Removal, Rotated, put_columns
 from webhook_dispatcher.storage.console.database import ask
 from webhook_dispatcher.storage.statements import load
 
@@ -32,13 +32,19 @@ class Actions:
         return SealingKey(rows[0]["key_id"], rows[0]["public_half"]) if rows else None
 
     async def put_endpoint(
-        self, session_hash: bytes, merchant_id: str, url: str, sealed: SealedSecret | None
+        self,
+        session_hash: bytes,
+        merchant_id: str,
+        url: str | None,
+        sealed: SealedSecret | None,
+        types: Sequence[str] | None = AS_IT_IS,
     ) -> PutOutcome:
-        """Configure a merchant with this secret, or change the URL alone; the same URL writes nothing.
+        """Configure a merchant with this secret, or change URL (None: as it is) and types alone.
 
-        StatementRefused: no event can be of such a merchant.
+        What is so already writes nothing. StatementRefused: no event can be of such a merchant, or a
+        dispatcher works that knows no filters.
         """
-        row = await self._row("put_endpoint", session_hash, merchant_id, url, *_columns(sealed))
+        row = await self._row("put_endpoint", session_hash, merchant_id, url, *put_columns(sealed, types))
         return PutOutcome(row["result"])
 
     async def rotate_secret(

@@ -117,7 +117,7 @@ class Merchant(MerchantFacts):
     """All that the page of one merchant shows.
 
     url and the four after it are None without an endpoint. waiting, waiting_for_retry: up to MAX_COUNTED + 1.
-    everything_is_paused: for all merchants.
+    everything_is_paused: for all merchants. types: those that are sent; None: all.
     """
 
     now: datetime
@@ -128,6 +128,7 @@ class Merchant(MerchantFacts):
     previous_secret_until: datetime | None
     endpoint_removed_at: datetime | None
     everything_is_paused: bool
+    types: Sequence[str] | None
     api_keys: Sequence[ApiKeyRow]
     latest_attempts: Sequence[MerchantAttempt]
 

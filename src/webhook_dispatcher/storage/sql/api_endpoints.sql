@@ -4,17 +4,18 @@
 -- Show the endpoint of the token's merchant, without its secret.
 -- $1 token bytea
 -- row: url text, paused boolean, created_at timestamptz, updated_at timestamptz, secret_created_at timestamptz,
---   last_success_at timestamptz, failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz
+--   last_success_at timestamptz, failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz,
+--   types text[]
 -- none: the token is not valid any more, or its merchant has no endpoint
 SELECT
     own.url, own.paused, own.created_at, own.updated_at, own.secret_created_at, own.last_success_at,
-    own.failing_since, own.failures_in_a_row, own.suspended_at
+    own.failing_since, own.failures_in_a_row, own.suspended_at, own.types
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
         own_endpoint.url, own_endpoint.paused, own_endpoint.created_at, own_endpoint.updated_at,
         own_endpoint.secret_created_at, own_endpoint.last_success_at, own_endpoint.failing_since,
-        own_endpoint.failures_in_a_row, own_endpoint.suspended_at
+        own_endpoint.failures_in_a_row, own_endpoint.suspended_at, own_endpoint.types
     FROM webhook.own_endpoint
     WHERE own_endpoint.merchant_id = me.merchant_id
     LIMIT 1
@@ -64,14 +65,17 @@ SELECT
     OR has_column_privilege('webhook.endpoint', 'previous_secret', 'SELECT') AS may_read_secrets;
 
 -- name: own_put_endpoint
--- Configure the token's merchant, or change its URL. WH401 where the token is not valid.
+-- Configure the token's merchant, or change its URL and types. WH401 where the token is not valid, 55000 where a dispatcher
+-- works that knows no filters.
 -- $1 token bytea
--- $2 url text
+-- $2 url text; null: as it is
 -- $3 secret bytea
 -- $4 key_id text
+-- $5 types text[]; null: all
+-- $6 keeps_types boolean
 -- row: result text
 -- none: cannot be
-SELECT webhook.own_put_endpoint($1, $2, $3, $4) AS result;
+SELECT webhook.own_put_endpoint($1, $2, $3, $4, $5, $6) AS result;
 
 -- name: own_rotate_secret
 -- Replace the secret of the token's merchant. WH401 where the token is not valid.

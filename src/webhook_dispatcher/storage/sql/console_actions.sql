@@ -9,15 +9,17 @@ SELECT current_sealing_key.key_id, current_sealing_key.public_half
 FROM webhook.current_sealing_key;
 
 -- name: put_endpoint
--- Configure a merchant, or change its URL.
+-- Configure a merchant, or change its URL and types. 55000 where a dispatcher works that knows no filters.
 -- $1 session bytea
 -- $2 merchant_id text
--- $3 url text
+-- $3 url text; null: as it is
 -- $4 secret bytea
 -- $5 key_id text
+-- $6 types text[]; null: all
+-- $7 keeps_types boolean
 -- row: result text
 -- order: one row
-SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5) AS result;
+SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5, $6, $7) AS result;
 
 -- name: rotate_secret_of
 -- Replace a merchant's secret.
