@@ -102,6 +102,25 @@ async def test_the_first_outcome_waits_for_company(
     assert statements == written
 
 
+@pytest.mark.parametrize("is_resting", [False, True])
+async def test_an_outcome_that_a_session_waits_for_waits_for_no_company(
+    monkeypatch: pytest.MonkeyPatch, is_resting: bool
+) -> None:
+    monkeypatch.setattr(recorder, "BATCH_WAIT", 1000.0)
+    harness = RecorderHarness()
+    for seq in (1, 2):  # and the next one that nobody waits for does
+        harness.attempt(harness.session(f"m{seq}", seq))
+        if seq == 1 and not is_resting:
+            harness.recorder.hurry()
+        running = asyncio.create_task(harness.recorder.write_next())
+        await quiet()
+        if seq == 1 and is_resting:
+            harness.recorder.hurry()
+        await quiet()
+        assert (running.done(), len(harness.records.statements)) == (seq == 1, 1)
+    running.cancel()
+
+
 def test_a_slow_database_has_smaller_batches(harness: RecorderHarness) -> None:
     harness.records.times_out_beyond = MAX_BATCH // 5
     session = harness.session("m", *range(1, 2 * MAX_BATCH + 1))

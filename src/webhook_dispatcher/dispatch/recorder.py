@@ -198,6 +198,8 @@ class Recorder:
         self._writing_since: float | None = None
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
+        self._resting: asyncio.Future[None] | None = None
+        self._is_hurried = False
         self._stopping = False
         self._backoff = Backoff(RECORD_WAIT)
         self._recorded: Counter[str] = Counter()
@@ -286,8 +288,25 @@ class Recorder:
             await sleep(min(rests, default=None), self._wake)
         if len(self._queue) < self._batch.limit:
             waited = self._clock.elapsed() - self._queue[0].added if self._queue else 0.0
-            if waited < BATCH_WAIT:
-                await sleep(BATCH_WAIT - waited)
+            if waited < BATCH_WAIT and not self._is_hurried:
+                await self._rest(BATCH_WAIT - waited)
+        self._is_hurried = False
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait for more outcomes, until `hurry`; costs what a plain sleep does."""
+        loop = asyncio.get_running_loop()
+        rest = self._resting = loop.create_future()
+        timer = loop.call_later(seconds, self.hurry)
+        try:
+            await rest
+        finally:
+            timer.cancel()
+
+    def hurry(self) -> None:
+        """Write what there is without waiting for more: a session waits for it."""
+        self._is_hurried = True
+        if self._resting is not None and not self._resting.done():
+            self._resting.set_result(None)
 
     async def step(self) -> list[LaneSession]:
         """Write one batch, settle what it did and did not write, and return the sessions that are closed.

@@ -74,6 +74,7 @@ class Worker:
                 continue
             if session.has_passed_over and session.unwritten:
                 session.block()
+                self._recorder.hurry()
                 continue
             event = session.start()
             if session.lease.is_suspended:
