@@ -1799,7 +1799,7 @@ BEGIN
             UNION ALL
             SELECT delivery_log.merchant_id, delivery_log.seq, false
             FROM webhook.delivery_log
-            WHERE delivery_log.event_id = event_merchant.event_id
+            WHERE delivery_log.event_id = event_merchant.event_id AND delivery_log.state IS NOT NULL
             -- Keeps all rows from being gone through in the order that is asked for.
             OFFSET 0
         ) AS found

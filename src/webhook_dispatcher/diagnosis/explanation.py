@@ -452,7 +452,7 @@ def _refused_since_rotation(facts: EventFacts) -> list[Said]:
     """Say so where the merchant accepted until its secret was replaced, and has answered 401 ever since."""
     now, state = facts.circumstances, facts.delivery.state
     at, accepted_at, failing_since = now.secret_created_at, now.last_success_at, now.failing_since
-    if state == State.DELIVERED or at is None or accepted_at is None or failing_since is None:
+    if state in (State.DELIVERED, UNWANTED) or at is None or accepted_at is None or failing_since is None:
         return []
     since = [attempt for attempt in facts.latest if attempt.started_at >= at]
     if not accepted_at < at <= failing_since or not since or any(made.status != 401 for made in since):
