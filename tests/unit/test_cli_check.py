@@ -55,7 +55,7 @@ async def test_who_has_a_filter_is_named_for_whose_sake_older_programs_are_refus
     database = await configured()
     await database.set_types("m1", ["charge.failed"])
     [told] = [each.note for each in await examine(session(database)) if each.check == "filters"]
-    assert told == "ok; of m1; programs for schema 20 are refused"
+    assert told == "ok; of m1; programs for schema 22 are refused"
 
 
 async def test_nothing_is_wrong() -> None:

@@ -485,7 +485,7 @@ def _filters(endpoints: list[EndpointView]) -> CheckResult:
         return CheckResult("filters")
     more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
     named = f"{', '.join(merchants[:MAX_NAMED])}{more}"
-    return CheckResult("filters", note=f"ok; of {named}; programs for schema 20 are refused")
+    return CheckResult("filters", note=f"ok; of {named}; programs for schema 22 are refused")
 
 
 def _platform(endpoints: list[EndpointView]) -> CheckResult:

@@ -17,15 +17,17 @@ from webhook_dispatcher.cli.recover import amount
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import Skip
-from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView, choices
+from webhook_dispatcher.domain.endpoint import MAX_TYPES, EndpointChange, EndpointView, choices
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import SERVICE, STANDARD, Names
 from webhook_dispatcher.domain.signing import NO_STANDARD_KEY, SECRET_RANDOM_BYTES, SealedSecret, Secret
 from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
+from webhook_dispatcher.storage.api.event_types import OwnType
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
+ALL_TYPES = ["all"]
 
 
 def set_(
@@ -57,11 +59,12 @@ def set_(
     keyring = settings.keyring()
     if url is not None and (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
         raise ConfigurationError(f"URL: {fault}")
-    wanted = None if types is None else parse_types(merchant, types)
+    named = split_types(types)
     secret = new_secret()
 
     async def configure(database: Administration) -> bool:
         created = False
+        await _check_types(merchant, named, database)
         if url is None and await database.find_endpoint(merchant) is None:
             raise not_configured(merchant)
         async with database.at_once():
@@ -71,32 +74,46 @@ def set_(
                 if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
                     created = True
                     break
-            if types is not None:
-                await database.set_types(merchant, wanted)
+            if named:
+                await database.set_types(merchant, filter_of(named))
         return created
 
     created = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
-    filtered = {} if types is None else {"types": wanted}
+    filtered = {"types": filter_of(named)} if named else {}
     if as_json:
         print_json({"merchant_id": merchant, "url": url, **filtered, "created": created, "secret": revealed})
     elif revealed is not None:
         typer.echo(f"{shown(merchant)}: configured; the secret is shown this once:")
         typer.echo(revealed)
     else:
-        changed = " and ".join(["URL"] * (url is not None) + ["types"] * (types is not None))
+        changed = " and ".join(["URL"] * (url is not None) + ["types"] * bool(named))
         typer.echo(f"{shown(merchant)}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
 
 
-def parse_types(merchant: str, text: str) -> list[str] | None:
-    """Read a filter; None: all types. ConfigurationError: it names what cannot be wanted."""
-    named = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if named == ["all"]:
+def split_types(text: str | None) -> list[str]:
+    """Read the names between commas, each once; none where nothing is given."""
+    return [] if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+async def _check_types(merchant: str, named: list[str], database: Administration) -> None:
+    if named and (fault := types_fault(merchant, named, await database.list_own_types())) is not None:
+        raise ConfigurationError(fault)
+
+
+def types_fault(merchant: str, named: Sequence[str], own: Sequence[OwnType]) -> str | None:
+    """Say what keeps these names from being a merchant's filter; None: nothing."""
+    known = choices(merchant, [each.name for each in own])
+    if named == ALL_TYPES:
         return None
-    known = choices(merchant)
     if unknown := [name for name in named if name not in known]:
-        raise ConfigurationError(f"types: {shown(unknown[0])!r} is none of {', '.join(known)}; or all")
-    return named
+        return f"types: {shown(unknown[0])!r} is none of {', '.join(known)}; or all"
+    return f"types: more than {MAX_TYPES}" if len(named) > MAX_TYPES else None
+
+
+def filter_of(named: list[str]) -> list[str] | None:
+    """Return the filter that names make; None: all types."""
+    return None if named == ALL_TYPES else named
 
 
 def show(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.endpoints import new_secret, parse_types
+from webhook_dispatcher.cli.endpoints import filter_of, new_secret, split_types, types_fault
 from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName, parse_merchant
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import session_of
@@ -31,14 +31,14 @@ class BadLine(ValueError):
 class Entry:
     """A merchant as its line names it.
 
-    secret: None where one is to be made, or the present one kept. types: as text; None where they are kept.
+    secret: None where one is to be made, or the present one kept. types: none where they are kept.
     """
 
     line: int
     merchant_id: str
     url: str
     secret: Secret | None
-    types: str | None = None
+    types: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -90,8 +90,18 @@ def import_(
     async def carry_out(database: Administration) -> Imported:
         known = {endpoint.merchant_id for endpoint in await database.list_endpoints()}
         taken = [] if replace else [entry for entry in entries if entry.merchant_id in known]
+        own = await database.list_own_types()
+        strange = [
+            (entry.line, fault)
+            for entry in entries
+            if entry.types and (fault := types_fault(entry.merchant_id, entry.types, own)) is not None
+        ]
         _refuse(
-            [*faults, *((entry.line, f"{entry.merchant_id} is configured (--replace)") for entry in taken)]
+            [
+                *faults,
+                *strange,
+                *((entry.line, f"{entry.merchant_id} is configured (--replace)") for entry in taken),
+            ]
         )
         if wrong := await database.find_wrong_keys(keyring):
             raise refusal(wrong)
@@ -138,8 +148,8 @@ async def _store(
         if entry.secret is not None:
             await database.rotate_secret(entry.merchant_id, sealed, None, keyring)
         imported.replaced.append(entry.merchant_id)
-    if entry.types is not None:
-        await database.set_types(entry.merchant_id, parse_types(entry.merchant_id, entry.types))
+    if entry.types:
+        await database.set_types(entry.merchant_id, filter_of(entry.types))
 
 
 def read(content: bytes) -> tuple[list[Entry], list[tuple[int, str]]]:
@@ -201,26 +211,20 @@ def _entry(line: int, row: object) -> Entry:
         raise BadLine(f"merchant_id: {error}") from None
     if secret and not _SECRET.fullmatch(secret):
         raise BadLine("secret: it has spaces, or what is not ASCII")
+    named = _types(types)
     try:
-        return Entry(line, merchant_id, url, Secret(secret) if secret else None, _types(merchant_id, types))
-    except BadLine:
-        raise
+        return Entry(line, merchant_id, url, Secret(secret) if secret else None, named)
     except ValueError as error:
         raise BadLine(f"secret: {error}") from None
 
 
-def _types(merchant_id: str, given: object) -> str | None:
-    """Check a filter: a list of names, or text with commas between them."""
-    if given is None or given == "":
-        return None
-    named = given.split(",") if isinstance(given, str) else given
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+def _types(given: object) -> list[str]:
+    """Read a filter: a list of names, or text with commas between them."""
+    if isinstance(given, list) and given and all(isinstance(name, str) for name in given):
+        given = ",".join(given)
+    if not isinstance(given, str | None):
         raise BadLine("types: it is no list of names")
-    try:
-        parse_types(merchant_id, ",".join(named))
-    except ConfigurationError as error:
-        raise BadLine(str(error)) from None
-    return ",".join(named)
+    return split_types(given or None)
 
 
 def _refuse(faults: list[tuple[int, str]]) -> None:

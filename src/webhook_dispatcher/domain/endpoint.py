@@ -1,6 +1,6 @@
 """A merchant's endpoint."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,9 +18,16 @@ KNOWS_NO_FILTERS = "55000"
 """The SQLSTATE of a filter that is refused, since a dispatcher works that knows none."""
 
 
-def choices(merchant_id: str) -> tuple[str, ...]:
-    """Return the types that a merchant's filter may name; tests are sent whatever it names."""
-    return NOTICE_TYPES if merchant_id == PLATFORM else CHARGE_TYPES
+MAX_TYPES = 64
+"""A filter names no more (types_are_1_to_64_names)."""
+
+
+def choices(merchant_id: str, own: Iterable[str]) -> tuple[str, ...]:
+    """Return the types that a merchant's filter may name. own: the installation's.
+
+    Tests are sent whatever it names.
+    """
+    return NOTICE_TYPES if merchant_id == PLATFORM else (*CHARGE_TYPES, *own)
 
 
 @dataclass(frozen=True, slots=True)

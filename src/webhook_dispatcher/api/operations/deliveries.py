@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import structlog
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Head, Request, Response
@@ -17,6 +17,7 @@ from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Li
 from webhook_dispatcher.api.operations.models import (
     EXAMPLE_SINCE,
     EXAMPLE_UNTIL,
+    EventType,
     Instant,
     Moment,
     public_reason,
@@ -25,7 +26,7 @@ from webhook_dispatcher.api.operations.models import (
 )
 from webhook_dispatcher.api.validation import Model, Nothing
 from webhook_dispatcher.domain.command import CommandName, CommandView
-from webhook_dispatcher.domain.event import EVENT_TYPES, KNOWN_TYPES, Event
+from webhook_dispatcher.domain.event import KNOWN_TYPES, Event
 from webhook_dispatcher.storage.api.charges import ChargesNotIndexed
 from webhook_dispatcher.storage.api.deliveries import (
     MAX_LIMIT,
@@ -36,10 +37,6 @@ from webhook_dispatcher.storage.api.deliveries import (
 from webhook_dispatcher.storage.api.endpoints import Endpoints
 from webhook_dispatcher.storage.api.event_types import all_types
 
-EventType = Annotated[
-    str, WithJsonSchema({"type": "string", "pattern": "^[a-z0-9_.]{1,64}$", "examples": [*EVENT_TYPES]})
-]
-"""Ours, which the document names, or one of the installation's own."""
 State = Literal["pending", "pending_retry", "delivered", "failed"]
 LISTING = "deliveries"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -11,7 +11,7 @@ import orjson
 from pydantic import AwareDatetime, Field, PlainSerializer, WithJsonSchema
 
 from webhook_dispatcher.api.validation import Model
-from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.event import CHARGE_TYPES, EVENT_TYPES, render_instant
 from webhook_dispatcher.domain.verdict import Outcome
 
 INSTANT = {
@@ -28,6 +28,12 @@ Moment = Annotated[
     AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), lt=datetime(2100, 1, 1, tzinfo=UTC))
 ]
 """What a client gives: with its offset from UTC, and within the years that events may have."""
+
+TYPE = {"type": "string", "pattern": "^[a-z0-9_.]{1,64}$"}
+EventType = Annotated[str, WithJsonSchema({**TYPE, "examples": [*EVENT_TYPES]})]
+"""Ours, which the document names, or one of the installation's own."""
+WantedType = Annotated[str, WithJsonSchema({**TYPE, "examples": [*CHARGE_TYPES]})]
+"""What a merchant's filter may name of these."""
 
 BLOCKED_REASON = "events cannot be sent to this URL, or to an address that its name leads to"
 """What a merchant is told of a refusal: which address it was, and why, would map our network by names."""

@@ -3,14 +3,13 @@
 A secret is made here, told once and sealed with a public half; this process cannot open it again.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
 import structlog
-from pydantic import AfterValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Request, Response
 from webhook_dispatcher.api.catalogue import (
@@ -19,10 +18,10 @@ from webhook_dispatcher.api.catalogue import (
     UNAVAILABLE,
 )
 from webhook_dispatcher.api.operations.commands import unless_refused
-from webhook_dispatcher.api.operations.models import Instant, write
+from webhook_dispatcher.api.operations.models import Instant, WantedType, write
 from webhook_dispatcher.api.validation import Model, Nothing, refuse_field
 from webhook_dispatcher.domain.command import CommandName, CommandView
-from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS
+from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, MAX_TYPES
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import CHARGE_TYPES
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
@@ -34,23 +33,13 @@ from webhook_dispatcher.storage.api.endpoints import (
     Removal,
     Rotation,
 )
+from webhook_dispatcher.storage.api.event_types import filter_types
 from webhook_dispatcher.storage.api.new_secrets import NotSealed, Stored, store_new_secret
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_OVERLAP_SECONDS = 7 * 24 * 3600
 
 _log = structlog.get_logger()
-
-
-def _wanted(value: str) -> str:
-    if value not in CHARGE_TYPES:
-        raise PydanticCustomError("choice", "no such type", {"expected": ", ".join(CHARGE_TYPES)})
-    return value
-
-
-WantedType = Annotated[
-    str, AfterValidator(_wanted), WithJsonSchema({"type": "string", "enum": [*CHARGE_TYPES]})
-]
 
 
 class WebhookAnswer(Model):
@@ -84,7 +73,7 @@ class WebhookUrl(Model):
     url: str = Field(
         default_factory=str, min_length=1, max_length=4096, examples=["https://shop.example.com/webhooks"]
     )
-    types: Annotated[list[WantedType], Field(min_length=1, max_length=len(CHARGE_TYPES))] | None = Field(
+    types: Annotated[list[WantedType], Field(min_length=1, max_length=MAX_TYPES)] | None = Field(
         default_factory=lambda: None, examples=[["charge.succeeded", "charge.failed"]]
     )
 
@@ -164,6 +153,7 @@ class Putting:
             raise ApiError(INVALID_URL, extra={"reason": fault})
         caller = request.caller
         types = body.types if "types" in body.model_fields_set else AS_IT_IS
+        await _refuse_strange(types or (), request)
         store = partial(Endpoints(caller.database).put, caller.token, body.url or None, types=types)
         try:
             result = await store(None)
@@ -179,6 +169,17 @@ class Putting:
             _log.warning("types.refused", reason=error.detail)
             raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None
         return Response(await _write(caller, WebhookAnswer, await _endpoint(caller)))
+
+
+async def _refuse_strange(types: Sequence[str], request: Request) -> None:
+    """Refuse a type that there is not: misspelt, it would leave out what is meant."""
+    if {*types} <= {*CHARGE_TYPES}:
+        return
+    caller = request.caller
+    known = await filter_types(caller.database, caller.bearer.merchant_id)
+    for number, name in enumerate(types):
+        if name not in known:
+            raise refuse_field(f"types.{number}", "choice", request.head.language, expected=", ".join(known))
 
 
 async def _created(caller: Caller, secret: Secret) -> Response:

@@ -22,7 +22,7 @@ from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.rendering import label, merchant_path, reason, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
-from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, choices
+from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, MAX_TYPES
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
@@ -145,7 +145,7 @@ class MerchantPages:
             "api_keys": keys,
             "types": [
                 (name, merchant is None or merchant.types is None or name in merchant.types)
-                for name in choices(merchant_id)
+                for name in await self._merchants.types(merchant_id)
             ],
             "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],
             "deliveries_path": with_query("/deliveries", {"merchant": merchant_id}),
@@ -208,9 +208,10 @@ class MerchantPages:
 
     async def set_types(self, request: Request) -> Response:
         """Have the ticked types sent alone; all of them: whatever there will be."""
-        merchant_id, known = wanted_merchant(request), choices(wanted_merchant(request))
+        merchant_id = wanted_merchant(request)
+        known = await self._merchants.types(merchant_id)
         ticked = [name for name in known if name in request.form.get("types", ())]
-        if not ticked:
+        if not ticked or MAX_TYPES < len(ticked) < len(known):
             return await self._page(request, problem=self._say(request, "merchant.types_none"), status=422)
         wanted = None if len(ticked) == len(known) else ticked
         try:

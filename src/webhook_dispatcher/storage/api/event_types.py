@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from webhook_dispatcher.domain.endpoint import choices
 from webhook_dispatcher.domain.event import EVENT_TYPES
 from webhook_dispatcher.storage.api.database import Database, ask
 from webhook_dispatcher.storage.statements import load
@@ -29,6 +30,11 @@ async def own_types(database: Database) -> list[OwnType]:
 async def all_types(database: Database) -> tuple[str, ...]:
     """Return the names of all types, ours first: what a list of deliveries may be asked for."""
     return (*EVENT_TYPES, *(own.name for own in await own_types(database)))
+
+
+async def filter_types(database: Database, merchant_id: str) -> tuple[str, ...]:
+    """Return the types that the filter of a merchant may name."""
+    return choices(merchant_id, [own.name for own in await own_types(database)])
 
 
 async def add(

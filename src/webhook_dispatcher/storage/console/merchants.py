@@ -16,6 +16,7 @@ from uuid import UUID
 from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.event_types import filter_types
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
@@ -190,6 +191,10 @@ class Merchants:
     async def api_keys(self, session: bytes, merchant_id: str) -> Sequence[ApiKeyRow]:
         """Return a merchant's keys, the newest first, at most MAX_KEYS."""
         return [ApiKeyRow(**row) for row in await self._ask(session, "show_api_keys", merchant_id, MAX_KEYS)]
+
+    async def types(self, merchant_id: str) -> Sequence[str]:
+        """Return the types that the filter of a merchant may name; they are nobody's secret."""
+        return await filter_types(self._database, merchant_id)
 
     async def all_api_keys(self, session: bytes, after: str | None = None, limit: int = 50) -> ApiKeyPage:
         """Return at most `limit` keys of all merchants, from a page's `next` on. Errors: FilterRefused."""
