@@ -23,6 +23,7 @@ class Case:
     reopened_from: from when on a first request that is on no record may have been made by hand.
     forgotten: requests whose records a failover has lost; none of them is among the others any more.
     losses: the failovers of the run.
+    is_wanted: whether its endpoint wanted its type; None where that changed meanwhile.
     by_hand, replayed: attempts that commands account for: those asked for one by one or of what had not been
         delivered, and those of what had been.
     """
@@ -39,6 +40,7 @@ class Case:
     replayed: int = 0
     forgotten: Sequence[Arrival] = ()
     losses: Losses = field(default_factory=Losses)
+    is_wanted: bool | None = True
 
     @property
     def merchant_id(self) -> str:
@@ -151,11 +153,20 @@ def _make(event: Event, evidence: Evidence, commands: Commands, losses: Losses, 
         given_up_at=evidence.given_up.get(event.id, float("inf")),
         reopened_from=commands.reopened_from(event),
         losses=losses,
+        is_wanted=_is_wanted(event, evidence),
     )
     recovered = commands.recovered(event.merchant_id, case.attempted)
     case.by_hand += recovered[Trigger.MANUAL]
     case.replayed = recovered[Trigger.REPLAY]
     return case
+
+
+def _is_wanted(event: Event, evidence: Evidence) -> bool | None:
+    filters = evidence.filters.get(event.merchant_id)
+    if not filters or event.type == TEST_EVENT_TYPE:
+        return True
+    wanted, *others = {event.type in types for types in filters}
+    return None if others else wanted
 
 
 class Cases:

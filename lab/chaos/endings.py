@@ -16,7 +16,13 @@ def ending(case: Case, evidence: Evidence, commands: Commands) -> Iterator[Broke
     if case.event.id in evidence.deleted:
         return
     delivery = case.delivery
-    if delivery is None:
+    is_asked_for = case.by_hand > 0 or case.replayed > 0
+    if case.is_wanted is False and not is_asked_for and (case.arrivals or case.attempted):
+        yield BrokenPromise(What.UNWANTED, case, "its endpoint's filter leaves out its type")
+    if case.event.id in evidence.unwanted:
+        if case.is_wanted:
+            yield BrokenPromise(What.PASSED_OVER, case, "it is in the log without a state")
+    elif delivery is None:
         yield BrokenPromise(What.LOST, case, "there is no row of it, neither owed nor finished")
     elif delivery.state == State.DELIVERED:
         if not any(arrival.status is not None and 200 <= arrival.status <= 299 for arrival in case.arrivals):

@@ -211,6 +211,8 @@ class Evidence:
     by_hand: attempts asked for by hand (retry, retry_failed) by event id: so many requests beyond the
         scheduled ones are right, and those that recovers account for.
     unconfigured: merchants whose endpoint was removed for a time: their events may fail as not_configured.
+    filters: the types that endpoints wanted, all that held at some time, by merchant; others want all.
+    unwanted: ids of events that the log holds without a state.
     commands: all that were given.
     withdrawn: ids of commands that the database said were taken back in time.
     in_force: ids of withdrawn commands whose effect an operator found all the same.
@@ -234,6 +236,8 @@ class Evidence:
     cancelled: Set[str] = frozenset()
     by_hand: Mapping[str, int] = field(default_factory=dict)
     unconfigured: frozenset[str] = frozenset()
+    filters: Mapping[str, Set[frozenset[str]]] = field(default_factory=dict)
+    unwanted: Set[str] = frozenset()
     commands: Sequence[Command] = ()
     withdrawn: frozenset[int] = frozenset()
     in_force: frozenset[int] = frozenset()

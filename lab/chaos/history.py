@@ -92,6 +92,8 @@ class Historian:
         )
 
     def _end(self, case: Case) -> str:
+        if case.event.id in self._evidence.unwanted:
+            return "in the log without a state"
         if case.delivery is None:
             return "no row of it is left"
         reason = f" ({case.delivery.failed_reason})" if case.delivery.failed_reason else ""

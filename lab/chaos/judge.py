@@ -64,6 +64,7 @@ def judge(evidence: Evidence) -> Verdict:
         requests=len(evidence.arrivals),
         delivered=states[State.DELIVERED],
         failed=_failed(cases),
+        unwanted=len(evidence.unwanted),
         deleted=sum(case.event.id in evidence.deleted for case in cases),
         firsts=sum(map(len, lines)),
         bound=sum(one.exposed for one in injections if one.repeats == "exposed"),

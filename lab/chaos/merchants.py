@@ -14,13 +14,15 @@ class Merchant:
 
     share: of the events, as a weight. behaviours: as Behaviour.parse reads them, in turn and again; empty
     answers 200 at once. is_named: reached by a name, the others by address. address: its own, or that of a
-    host that it shares with others; such a merchant has a name, and is reached by https.
+    host that it shares with others; such a merchant has a name, and is reached by https. types: its
+    endpoint's filter; None: it wants all.
     """
 
     share: float
     behaviours: Sequence[Mapping[str, float | bool]]
     is_named: bool
     address: str
+    types: Sequence[str] | None = None
 
     @property
     def is_hosted(self) -> bool:
@@ -52,6 +54,9 @@ SHARED_ADDRESS = "127.200.0.1"
 PLATFORM_ADDRESS = "127.201.0.1"
 
 
+WANTED = ("charge.created", "charge.succeeded")
+FILTERED = 3
+"""Of so many merchants one wants these types alone."""
 FLOODED = 50
 """Of so many merchants one is flooded."""
 FLOOD_DELAY = 0.15
@@ -62,6 +67,8 @@ FLOOD_USE = 0.5
 def make_merchants(count: int, rate: float, random: Random) -> dict[str, Merchant]:
     """Make so many for a load of `rate` events/s; a tenth takes its time, a few are flooded."""
     merchants = _ordinary(count, random)
+    for name in list(merchants)[2::FILTERED]:
+        merchants[name] = replace(merchants[name], types=WANTED)
     flooded = list(merchants)[1::FLOODED]
     part = FLOOD_USE / FLOOD_DELAY / rate
     rest = sum(merchant.share for name, merchant in merchants.items() if name not in flooded)

@@ -105,6 +105,7 @@ def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
             ("faults injected", f"{len(evidence.injections):,} of {len(verdict.kinds)} kinds"),
             ("requests received", f"{verdict.requests:,}"),
             ("delivered", f"{verdict.delivered:,}"),
+            ("passed over by a filter", f"{verdict.unwanted:,}"),
             ("failed", f"{sum(verdict.failed.values()):,}" + (f" ({failed})" if failed else "")),
             (
                 "sent, and lost by a failover",

@@ -50,6 +50,7 @@ SELECT event_id, attempt, trigger, extract(epoch FROM started_at)::float8 AS sta
     coalesce(outcome = 'dns' OR reason LIKE '%(resolving the name)', false) AS is_unresolved
 FROM webhook.attempts ORDER BY started_at
 """
+_UNWANTED = "SELECT event_id FROM webhook.logged WHERE state IS NULL"
 _TRACED = "SELECT event_id FROM webhook.lost_event"
 
 
@@ -175,6 +176,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
             for row in await connection.fetch(_DELIVERIES)
         }
         events, absent = await testbed.writers.committed(connection)
+        unwanted = {str(row["event_id"]) for row in await connection.fetch(_UNWANTED)}
         traced = {str(row["event_id"]) for row in await connection.fetch(_TRACED)}
         commands = await read_commands(connection, to_monotonic)
         notices = [
@@ -199,6 +201,8 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         cancelled=done(commands, CommandName.CANCEL).keys(),
         by_hand=book.by_hand + done(commands, CommandName.RETRY),
         unconfigured=frozenset(book.unconfigured),
+        filters=book.filters,
+        unwanted=unwanted,
         commands=commands,
         withdrawn=frozenset(book.withdrawn),
         in_force=frozenset(book.in_force),

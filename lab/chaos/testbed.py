@@ -27,7 +27,7 @@ from lab.chaos.receiver import Setting, SharedHost
 from lab.chaos.resolv_conf import ResolvConf
 from lab.chaos.server import Server
 from lab.chaos.writers import LEDGER, Writers
-from tests.acceptance.installation import ENDPOINT, make_key
+from tests.acceptance.installation import make_key
 from tests.acceptance.processes import environment
 from tests.servers import programs
 from tests.servers.database import free_port
@@ -41,7 +41,7 @@ DEAR = 5
 PLAIN = 1
 """Daemons that reach the database without TLS."""
 SET_ENDPOINT = """
-INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (merchant_id) DO NOTHING
 """
 PATIENCE = 20.0
@@ -109,7 +109,7 @@ class Book:
     """What operators did that the judge must know, beyond the commands that are kept in the database.
 
     by_hand: what `retry_failed` may attempt, by event. withdrawn: commands that were taken back in time;
-    in_force: those of them that had an effect all the same.
+    in_force: those of them that had an effect all the same. filters: what merchants wanted, all that held.
     """
 
     deleted: set[str] = field(default_factory=set)
@@ -117,6 +117,7 @@ class Book:
     unconfigured: set[str] = field(default_factory=set)
     withdrawn: set[int] = field(default_factory=set)
     in_force: set[int] = field(default_factory=set)
+    filters: dict[str, set[frozenset[str]]] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
 
@@ -134,6 +135,9 @@ class Testbed:
         self.keyring = Keyring.parse(self.key)
         self.cast: dict[str, Merchant] = make_merchants(scale.merchants, scale.rate, self.random)
         self.merchants = list(self.cast)
+        self.book.filters = {
+            name: {frozenset(merchant.types)} for name, merchant in self.cast.items() if merchant.types
+        }
         self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
         self.dear = self.hosted[:DEAR]
         self.movable = {
@@ -219,9 +223,13 @@ class Testbed:
 
     async def set_endpoint(self, merchant_id: str) -> None:
         """Give a merchant an endpoint with one of its secrets, unless it has one."""
-        sealed = self.keyring.seal(merchant_id, self.random.choice(self.secrets[merchant_id]))
-        about = merchant_id, self.url(merchant_id), sealed.sealed, sealed.key_id
-        await self.server.execute(SET_ENDPOINT, *about, patience=PATIENCE)
+        secret = self.random.choice(self.secrets[merchant_id])
+        await self.server.execute(SET_ENDPOINT, *self._endpoint(merchant_id, secret), patience=PATIENCE)
+
+    def _endpoint(self, merchant_id: str, secret: Secret) -> tuple[object, ...]:
+        sealed = self.keyring.seal(merchant_id, secret)
+        types = None if merchant_id == PLATFORM else self.cast[merchant_id].types
+        return merchant_id, self.url(merchant_id), sealed.sealed, sealed.key_id, types
 
     def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
         """Let merchants do this with each request from now on."""
@@ -347,8 +355,7 @@ class Testbed:
         try:
             await superuser.execute(LEDGER)
             for name in (*self.merchants, *([PLATFORM] if self.scale.has_notices else [])):
-                sealed = self.keyring.seal(name, self.secrets[name][0])
-                await superuser.execute(ENDPOINT, name, self.url(name), sealed.sealed, sealed.key_id)
+                await superuser.execute(SET_ENDPOINT, *self._endpoint(name, self.secrets[name][0]))
         finally:
             await superuser.close()
 

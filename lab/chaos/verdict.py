@@ -13,6 +13,8 @@ class What(StrEnum):
 
     LOST = "lost"
     STUCK = "stuck"
+    PASSED_OVER = "passed over, though it was wanted"
+    UNWANTED = "sent, though it was not wanted"
     UNFOUNDED_END = "failed without a legal reason"
     UNACCEPTED = "claimed delivered, but nobody accepted it"
     UNGIVEN = "an answer on record that nobody gave"
@@ -193,6 +195,7 @@ class Verdict:
     requests: int
     delivered: int
     failed: Mapping[str, int]
+    unwanted: int
     deleted: int
     firsts: int
     bound: int

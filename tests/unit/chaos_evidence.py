@@ -53,6 +53,8 @@ class EvidenceBuilder:
         self.traced: set[str] = set()
         self.unheard: set[tuple[str, str]] = set()
         self.given_up: dict[str, float] = {}
+        self.filters: dict[str, set[frozenset[str]]] = {}
+        self.unwanted: set[str] = set()
 
     def event(
         self, name: str, at: float, merchant: str = "m1", took: float = 0.01, unsure: bool = False
@@ -140,6 +142,11 @@ class EvidenceBuilder:
         if is_traced:
             self.traced.add(name)
 
+    def pass_over(self, name: str) -> None:
+        """Let an event be in the log without a state."""
+        del self.ends[name]
+        self.unwanted.add(name)
+
     def suspended(self, merchant: str, began: float, seen_until: float, is_over: bool = True) -> None:
         """Suspend a merchant, as the runner saw it."""
         ended = seen_until + 0.5 if is_over else None
@@ -189,6 +196,8 @@ class EvidenceBuilder:
             traced=frozenset(self.traced),
             unheard=frozenset(self.unheard),
             given_up=self.given_up,
+            filters=self.filters,
+            unwanted=self.unwanted,
         )
 
 

@@ -58,6 +58,42 @@ def test_a_request_for_an_event_that_nobody_wrote(builder: EvidenceBuilder) -> N
     assert found(builder) == []
 
 
+# --- Filters
+
+OTHERS = frozenset({"charge.failed"})
+
+
+def test_what_a_filter_leaves_out_is_passed_over_and_nothing_of_it_is_sent(builder: EvidenceBuilder) -> None:
+    builder.filters["m3"] = {OTHERS}
+    builder.event("d", 5, "m3")
+    builder.pass_over("d")
+    assert found(builder) == []
+    builder.attempt("d", 5.05)
+    assert found(builder) == [(What.UNWANTED, "d")]
+    builder.unwanted.clear()
+    assert found(builder) == [(What.UNWANTED, "d"), (What.LOST, "d")]
+    builder.ends["d"] = ("delivered", None)
+    assert found(builder) == [(What.UNWANTED, "d")]
+
+
+def test_what_is_wanted_is_not_passed_over(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5, "m3")
+    builder.pass_over("d")
+    assert found(builder) == [(What.PASSED_OVER, "d")]
+    builder.filters["m3"] = {OTHERS | {"charge.created"}}
+    assert found(builder) == [(What.PASSED_OVER, "d")]
+    builder.filters["m3"].add(OTHERS)
+    assert found(builder) == [], "one that did not want it held too"
+
+
+def test_what_was_asked_for_by_hand_is_sent_though_it_is_not_wanted(builder: EvidenceBuilder) -> None:
+    builder.filters["m3"] = {OTHERS}
+    builder.event("d", 5, "m3")
+    builder.attempt("d", 20, trigger="manual")
+    builder.by_hand["d"] = 1
+    assert found(builder) == []
+
+
 # --- B
 
 

@@ -12,6 +12,7 @@ from lab.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, tak
 from lab.chaos.faults.hold import hold_over_all
 from lab.chaos.hit import Hit
 from lab.chaos.kinds import NotHitError, Track, fault
+from lab.chaos.merchants import WANTED
 from lab.chaos.testbed import Testbed
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
 
@@ -24,6 +25,8 @@ UPDATE webhook.endpoint SET
 WHERE merchant_id = $1
 """
 UNSET = "DELETE FROM webhook.endpoint WHERE merchant_id = ANY($1)"
+SET_TYPES = "UPDATE webhook.endpoint SET types = $2 WHERE merchant_id = ANY($1)"
+WANTED_MEANWHILE = (WANTED[-1], "charge.split_completed")
 HEADS = """
 SELECT merchant_id FROM webhook.outbox
 WHERE seq IN (
@@ -109,6 +112,21 @@ async def change_urls(testbed: Testbed, hit: Hit) -> None:
         ids = await ask(testbed, requests)
         await taken_up(testbed, ids)
         hit.note = "; ".join(await rejected(testbed, ids))
+
+
+@fault("filters changed", Track.OPERATORS, Repeats.NONE)
+async def change_filters(testbed: Testbed, hit: Hit) -> None:
+    """Let merchants want other types for a while: one that they want anyway, one that they do not."""
+    filtered = list(testbed.book.filters)
+    with testbed.borrow(4, filtered) as merchants:
+        hit.touches(merchants)
+        for name in merchants:
+            testbed.book.filters[name].add(frozenset(WANTED_MEANWHILE))
+        try:
+            await testbed.server.execute(SET_TYPES, merchants, WANTED_MEANWHILE, patience=PATIENCE)
+            await testbed.wait(testbed.random.uniform(0.2, 1.5))
+        finally:
+            await testbed.server.execute(SET_TYPES, merchants, WANTED, patience=PATIENCE)
 
 
 @fault("endpoints removed and set again", Track.OPERATORS, Repeats.NONE)
