@@ -166,6 +166,8 @@ async def overlap(model: ClaimModel, who: int, which: int, way: int) -> None:
         await model.pass_time(1.0)
 
     async def then() -> None:
+        if part == "record" and way == 3:
+            await model.change_filter(MERCHANTS[who % len(MERCHANTS)])
         if other is not held and part != "record":
             await model.serve_out(other)
             return
@@ -206,6 +208,13 @@ async def recall(model: ClaimModel, who: int, which: int, way: int) -> None:
         await model.step(model.living(who), "heed")
 
 
+async def change_filter(model: ClaimModel, who: int, which: int, way: int) -> None:
+    """A merchant wants other types, which recalls its lane; most daemons hear of it."""
+    await model.change_filter(MERCHANTS[which % len(MERCHANTS)])
+    if way:
+        await model.step(model.living(who), "heed")
+
+
 ACTIONS: Mapping[str, tuple[int, Action]] = {
     "commit": (5, commit),
     "open_transaction": (2, open_transaction),
@@ -230,5 +239,6 @@ ACTIONS: Mapping[str, tuple[int, Action]] = {
     "delete": (1, delete),
     "command": (3, command),
     "recall": (1, recall),
+    "change_filter": (3, change_filter),
 }
 """By name: how often among all, and what happens."""

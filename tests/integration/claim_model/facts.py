@@ -29,6 +29,7 @@ FROM webhook.lane
 class Committed:
     """An event as its producer and its merchant know it; inserted and committed say when, by count.
 
+    is_special: of the type that filters leave out. is_passed_over: it went into the log without a state.
     is_by_hand: somebody cancelled it, had it sent again, or deleted it: only that it is owed or finished, and
         that its schedule was kept, is asked of it then, and of a deleted one nothing.
     is_cancelled: it may be sent once more after that, and fail for good at once.
@@ -41,6 +42,7 @@ class Committed:
     merchant: str
     inserted: int
     inserted_at: float
+    is_special: bool = False
     committed: int | None = None
     is_late: bool = False
     is_by_hand: bool = False
@@ -48,6 +50,7 @@ class Committed:
     is_deleted: bool = False
     claimed_until: datetime | None = None
     has_arrived: bool = False
+    is_passed_over: bool = False
 
     def precedes(self, other: "Committed") -> bool:
         """Tell whether its transaction had ended before the other's number was given (contract 2.6)."""
@@ -57,6 +60,7 @@ class Committed:
             and self.committed < other.inserted
             and not self.is_late
             and not self.is_by_hand
+            and not self.is_passed_over
         )
 
 
@@ -87,17 +91,21 @@ class Tables:
 
 @dataclass(slots=True)
 class Facts:
-    """All events and requests of a run."""
+    """All events and requests of a run.
+
+    filtered_since: merchants that have a filter now, and their lanes' epochs when it was set.
+    """
 
     moment: Moment
     events: dict[int, Committed] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
+    filtered_since: dict[str, int] = field(default_factory=dict)
     count: int = 0
 
-    def insert(self, seq: int, event_id: UUID, merchant: str) -> Committed:
+    def insert(self, seq: int, event_id: UUID, merchant: str, is_special: bool) -> Committed:
         self.count += 1
-        event = Committed(seq, event_id, merchant, self.count, self.moment.seconds)
+        event = Committed(seq, event_id, merchant, self.count, self.moment.seconds, is_special)
         self.events[seq] = event
         return event
 
@@ -151,6 +159,7 @@ class Facts:
         self._check_holders(daemons)
         self._check_requests(tables)
         self._check_nothing_lost(tables)
+        self._check_passed_over(tables)
         self._check_lanes(tables)
         self._check_attempts(tables)
 
@@ -169,6 +178,7 @@ class Facts:
             if not request.is_retry:
                 assert lane["epoch"] == request.fence, f"{seq} is in flight under a fallen epoch"
                 assert not is_new or lane["lease_until"] >= ends, f"{seq} started on a lease too short"
+                assert not is_new or not self._is_left_out(request), f"{seq} started though it is not wanted"
                 assert row is None or row["due_at"] is None, f"{seq} was taken from its holder"
             elif row is not None:
                 assert row["claim"] == request.fence, f"retry of {seq} in flight under a fallen claim"
@@ -179,6 +189,22 @@ class Facts:
             if event.committed is not None and not event.is_deleted:
                 places = (event.seq in tables.owed) + len(tables.finished.get(event.seq, ()))
                 assert places == 1, f"{event.seq} is in {places} places"
+
+    def _is_left_out(self, request: Request) -> bool:
+        """Tell whether a filter leaves it out that was there before its sender claimed the lane."""
+        event = self.events[request.event.seq]
+        since = self.filtered_since.get(event.merchant)
+        return event.is_special and since is not None and request.fence > since
+
+    def _check_passed_over(self, tables: Tables) -> None:
+        """What is passed over is left out by the filter that holds when it is written."""
+        for event in self.events.values():
+            [state] = [row["state"] for row in tables.finished.get(event.seq, ())] or ["owed"]
+            if state is None and not event.is_passed_over:
+                is_left_out = event.is_special and event.merchant in self.filtered_since
+                assert is_left_out, f"{event.seq} was passed over, and is wanted"
+                event.is_passed_over = True
+                self.seen.notes.add("an event was passed over")
 
     def _check_lanes(self, tables: Tables) -> None:
         now = self.moment.now
@@ -220,4 +246,5 @@ class Facts:
         assert not tables.owed, f"still owed: {sorted(tables.owed)}"
         for event in self.events.values():
             for row in tables.finished.get(event.seq, ()):
-                assert event.has_arrived or row["failed_reason"] == "cancelled", f"{event.seq} never sent"
+                is_let_go = row["failed_reason"] == "cancelled" or event.is_passed_over
+                assert event.has_arrived or is_let_go, f"{event.seq} never sent"

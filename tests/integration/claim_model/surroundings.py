@@ -17,6 +17,8 @@ from tests.servers.database import Database
 from webhook_dispatcher.domain.signing import Secret
 
 MERCHANTS = ("a", "b")
+WANTED, SPECIAL = "charge.created", "charge.failed"
+"""What filters name, and what they leave out."""
 PATIENCE = timedelta(seconds=6)
 
 _PREPARE = """
@@ -46,13 +48,11 @@ CREATE POLICY door ON webhook.outbox USING (model.passes(2)) WITH CHECK (true);
 """
 _CLEAR = """
 DELETE FROM webhook.outbox; DELETE FROM webhook.delivery_log; DELETE FROM webhook.attempt_log;
-DELETE FROM webhook.control; DELETE FROM webhook.lane; UPDATE webhook.state SET paused = false;
+DELETE FROM webhook.control; UPDATE webhook.endpoint SET types = NULL;
+DELETE FROM webhook.lane; UPDATE webhook.state SET paused = false;
 SELECT setval('webhook.outbox_seq_seq', 1, false), setval('webhook.claim_token', 1, false);
 """
-_INSERT = (
-    "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, 'charge.created', '{}') "
-    "RETURNING seq, id"
-)
+_INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, '{}') RETURNING seq, id"
 _LAPSES = """
 SELECT EXISTS (SELECT FROM webhook.lane WHERE lease_until > $1 AND lease_until <= $2)
     OR EXISTS (SELECT FROM webhook.outbox WHERE claim IS NOT NULL AND due_at > $1 AND due_at <= $2)
@@ -117,18 +117,21 @@ class Surroundings:
 
     async def insert(self, merchant: str, count: int) -> None:
         for _ in range(count):
-            row = await self.db.fetchrow(_INSERT, merchant)
-            assert row is not None
-            self.facts.commit(self.facts.insert(row["seq"], row["id"], merchant))
+            self.facts.commit(await self._insert(self.db, merchant))
+
+    async def _insert(self, session: asyncpg.Connection, merchant: str) -> Committed:
+        """Insert an event; every third is of a type that filters leave out."""
+        is_special = len(self.facts.events) % 3 == 1
+        row = await session.fetchrow(_INSERT, merchant, SPECIAL if is_special else WANTED)
+        assert row is not None
+        return self.facts.insert(row["seq"], row["id"], merchant, is_special)
 
     async def begin_insert(self, merchant: str) -> None:
         if self._idle:
             session = self._idle.pop()
             transaction = session.transaction()
             await transaction.start()
-            row = await session.fetchrow(_INSERT, merchant)
-            assert row is not None
-            self._open.append((session, transaction, [self.facts.insert(row["seq"], row["id"], merchant)]))
+            self._open.append((session, transaction, [await self._insert(session, merchant)]))
 
     async def end_insert(self, number: int, is_committed: bool) -> bool:
         """End one of the open transactions; False when there is none."""
@@ -167,12 +170,26 @@ class Surroundings:
         return has_any
 
     async def change_url(self, merchant: str) -> None:
+        await self._change_endpoint("updated_at = clock_timestamp()", merchant)
+
+    async def change_filter(self, merchant: str) -> None:
+        """Let a merchant want one type alone, or all again; whoever claims its lane after that goes by it."""
+        is_filtered = merchant not in self.facts.filtered_since
+        types = f"'{{{WANTED}}}'" if is_filtered else "NULL"
+        if await self._change_endpoint(f"types = {types}", merchant):
+            self.facts.filtered_since.pop(merchant, None)
+            if is_filtered:
+                self.facts.filtered_since[merchant] = (await self.tables()).lanes[merchant]["epoch"]
+
+    async def _change_endpoint(self, change: str, merchant: str) -> bool:
+        """Change an endpoint; False where somebody else holds its lane."""
         await self.db.execute("SET lock_timeout = '50ms'")
+        is_changed = False
         with suppress(asyncpg.LockNotAvailableError):  # the operator who holds the lane is as patient
-            await self.db.execute(
-                "UPDATE webhook.endpoint SET updated_at = clock_timestamp() WHERE merchant_id = $1", merchant
-            )
+            await self.db.execute(f"UPDATE webhook.endpoint SET {change} WHERE merchant_id = $1", merchant)
+            is_changed = True
         await self.db.execute("RESET lock_timeout")
+        return is_changed
 
     async def delete(self, number: int) -> None:
         events = self._settled()
