@@ -61,7 +61,12 @@ async def test_a_type_of_ones_own_is_sent_tested_listed_and_sent_again_though_it
         assert b'"payload":' + tested.body + b"}" in shown.body, "a stored test is told as it was sent"
         refused = await merchant.ask("GET", "/v1/deliveries?type=refund.lost")
         assert OWN in refused.json["error"]["details"][0]["message"]
+        assert (await merchant.ask("PUT", "/v1/webhook", {"types": [OWN]})).data["types"] == [OWN]
+        refused = await merchant.ask("PUT", "/v1/webhook", {"types": [OWN, "refund.lost"]})
+        assert refused.json["error"]["details"][0]["field"] == "types.1"
     async with (await start_console(installation)).person(name="ada") as person:
+        page = (await person.get(f"/merchants/{MERCHANT}")).text
+        assert re.findall(r'name="types" value="([^"]+)" checked', page) == [OWN]
         page = (await person.get(f"/deliveries?type={OWN}")).text
         assert (page.count('name="event"'), f"<option selected>{OWN}</option>" in page) == (2, True)
         assert (await person.get("/deliveries?type=refund.lost")).status == 422

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
+from tests.acceptance.installation import ENDPOINT
 from tests.servers.database import Connect, Database
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import CliContext
@@ -193,27 +195,33 @@ async def test_older_programs_are_served_again_once_nothing_holds(connect: Conne
     await owner.fetch("SELECT webhook.create_api_key('m', $1, sha256('s'), 'n', 'a')", str(uuid4()))
     assert await told() == "no type of your own keeps older programs out"
     assert await owner.fetchval(SERVED) == 6
-    await owner.execute("UPDATE webhook.state SET compatible_from = 23")
+    await owner.execute("UPDATE webhook.state SET compatible_from = 99")
     await told()
-    assert await owner.fetchval(SERVED) == 23, "what a later version holds is not ours to release"
+    assert await owner.fetchval(SERVED) == 99, "what a later version holds is not ours to release"
     assert (await asyncio.to_thread(command, "event-type", "retire", "no.such"))[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("order", "served"), [(("names", "types"), [22, 6]), (("types", "names"), [21, 6])], ids=str
-)
-async def test_taking_back_names_leaves_what_types_need_and_the_reverse(
-    connect: Connect, command: Command, order: tuple[str, ...], served: list[int]
+@pytest.mark.parametrize("order", [*permutations(("names", "types", "filters"))], ids="-".join)
+async def test_what_is_taken_back_leaves_what_the_others_need(
+    connect: Connect, command: Command, order: tuple[str, ...]
 ) -> None:
     owner = await connect()
     await owner.fetch("SELECT webhook.create_api_key('m', $1, sha256('s'), 'n', 'a')", str(uuid4()))
+    await owner.execute(ENDPOINT, "m", "https://m.example/", b"s" * 60, "k1")
+    needs = {"names": 21, "types": 22, "filters": 23}
     gives = {"names": ("names", "set", "--header-prefix", "Acme-"), "types": ("event-type", "add", OWN)}
     takes = {"names": ("names", "reset"), "types": ("event-type", "retire", OWN)}
-    for given in order:
-        assert (await asyncio.to_thread(command, *gives[given]))[0] == 0
-    assert await owner.fetchval(SERVED) == 22
-    found = []
-    for taken in order:
-        assert (await asyncio.to_thread(command, *takes[taken]))[0] == 0
-        found.append(await owner.fetchval(SERVED))
-    assert found == served
+
+    async def change(what: str, lines: Mapping[str, Sequence[str]], types: str) -> None:
+        if what == "filters":
+            await owner.execute(f"UPDATE webhook.endpoint SET types = {types}")
+        else:
+            assert (await asyncio.to_thread(command, *lines[what]))[0] == 0
+
+    for number, given in enumerate(order):
+        await change(given, gives, "'{charge.failed}'")
+        assert await owner.fetchval(SERVED) == max(needs[each] for each in order[: number + 1])
+    for number, taken in enumerate(order):
+        await change(taken, takes, "NULL")
+        left = order[number + 1 :]
+        assert await owner.fetchval(SERVED) == max((needs[each] for each in left), default=6), left

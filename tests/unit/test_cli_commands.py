@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, Secret
+from webhook_dispatcher.storage.api.event_types import OwnType
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 DELIVERY = DeliveryView(
@@ -207,6 +208,9 @@ def test_types_are_set_alone_or_with_the_url_and_shown_where_somebody_has_some(s
     assert "types" in shell("endpoint list", database)[1]
     code, _, err = shell("endpoint set m1 --types charge.invented", database)
     assert (code, "'charge.invented' is none of charge.created, " in err) == (2, True)
+    database.own_types = [OwnType("charge.invented", "id", NOW, None)]
+    assert shell("endpoint set m1 --types charge.invented", database)[0] == 0
+    assert database.endpoints["m1"].types == ["charge.invented"]
     assert shell("endpoint set $platform --types charge.failed", database)[0] == 2
     assert shell("endpoint set m1 --types all", database)[:2] == (
         0,

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fakes.administration import KEYS, FakeAdministration, session
+from tests.unit.fakes.administration import KEYS, NOW, FakeAdministration, session
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.domain.signing import Keyring
+from webhook_dispatcher.storage.api.event_types import OwnType
 
 HELD = "whsec_held-by-the-merchant-already"
 OTHER = "another-sender-made-this-0123456789"
@@ -56,7 +57,9 @@ def test_types_are_taken_from_a_file_and_kept_where_it_names_none(tmp_path: Path
         file.write_text(f'{{"merchant_id": "m1", "url": "https://m2.example.com/"{types}}}\n')
         assert main(["endpoint", "import", str(file), "--replace"], session(database)) == 0
         assert database.endpoints["m1"].types == wanted
-    for types in ('"charge.invented"', "7", "[7]", "[]"):
+    database.own_types = [OwnType(f"own.{number}", "id", NOW, None) for number in range(65)]
+    many = ",".join(own.name for own in database.own_types)
+    for types in ('"charge.invented"', "7", "[7]", "[]", f'"{many}"'):
         file.write_text(f'{{"merchant_id": "m2", "url": "https://m2.example.com/", "types": {types}}}\n')
         assert main(["endpoint", "import", str(file)], session(database)) == 2
 
