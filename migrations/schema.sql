@@ -637,7 +637,7 @@ $$;
 
 -- What keeps programs from before types of one's own from being served: 'types' that producers may write, events that are
 -- 'owed' of one that was retired, transactions that are 'open' since then and may have written one, or 'nothing' any more;
--- null: they are served.
+-- null: types do not.
 CREATE FUNCTION webhook.event_types_hold() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
