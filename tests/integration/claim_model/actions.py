@@ -215,6 +215,17 @@ async def change_filter(model: ClaimModel, who: int, which: int, way: int) -> No
         await model.step(model.living(who), "heed")
 
 
+async def refilter(model: ClaimModel, who: int, which: int, way: int) -> None:
+    """A daemon passes over what is not wanted, and that is wanted again before it mostly writes it."""
+    merchant, daemon = MERCHANTS[which % len(MERCHANTS)], model.living(who)
+    await model.change_filter(merchant)
+    await commit(model, which, which, 2)
+    await start(model, who, which, 0)
+    await model.change_filter(merchant)
+    if way:
+        await model.step(daemon, "record")
+
+
 ACTIONS: Mapping[str, tuple[int, Action]] = {
     "commit": (5, commit),
     "open_transaction": (2, open_transaction),
@@ -239,6 +250,7 @@ ACTIONS: Mapping[str, tuple[int, Action]] = {
     "delete": (1, delete),
     "command": (3, command),
     "recall": (1, recall),
-    "change_filter": (3, change_filter),
+    "change_filter": (2, change_filter),
+    "refilter": (2, refilter),
 }
 """By name: how often among all, and what happens."""
