@@ -16,8 +16,6 @@ from webhook_dispatcher.domain.signing import SealedSecret
 
 KNOWS_NO_FILTERS = "55000"
 """The SQLSTATE of a filter that is refused, since a dispatcher works that knows none."""
-
-
 MAX_TYPES = 64
 """A filter names no more (types_are_1_to_64_names)."""
 
