@@ -49,7 +49,7 @@ def set_(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Configure a merchant and print its secret, once; for a configured merchant change URL or types only."""
+    """Configure a merchant and print its secret, once; of one that is configured change URL or types."""
     from webhook_dispatcher.transport.guard import Guard
 
     if url is None and types is None:
