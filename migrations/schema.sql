@@ -31,7 +31,7 @@ CREATE TABLE webhook.state (
     signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
     CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (23, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (24, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -306,6 +306,8 @@ CREATE TABLE webhook.endpoint (
         AND string_to_array(array_to_string(types, ','), ',') = types
         AND array_to_string(types, ',') ~ '^[a-z0-9_.]{1,64}(,[a-z0-9_.]{1,64})*$'
     ),
+    -- How many of its events are attempted at once, in the order of each charge; null: one, in the order of the merchant.
+    at_once smallint CONSTRAINT at_once_is_2_to_32 CHECK (at_once BETWEEN 2 AND 32),
     CONSTRAINT a_previous_secret_has_its_key_and_its_end CHECK (
         num_nulls(previous_secret, previous_key_id, previous_until) IN (0, 3)
     )
@@ -390,6 +392,45 @@ $$;
 CREATE TRIGGER endpoint_recalls_its_lane AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
 FOR EACH ROW EXECUTE FUNCTION webhook.recall_lane();
 
+-- Older programs send one event at a time: they are refused while an endpoint is by charge, and none becomes so while one of
+-- their dispatchers works. When the last one is not any more, the programs are served that know all else that is in use.
+CREATE FUNCTION webhook.serve_order() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    older text;
+BEGIN
+    IF NEW.at_once IS NOT DISTINCT FROM OLD.at_once THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    -- Statements of their own: they see what was changed while that one waited.
+    IF NEW.at_once IS NOT NULL THEN
+        SELECT string_agg(format('%s (%s)', first.host, first.version), ', ' ORDER BY first.owner) INTO older
+        FROM (
+            SELECT dispatcher.owner, dispatcher.host, dispatcher.version
+            FROM webhook.dispatcher
+            WHERE
+                dispatcher.schema_version < 24
+                AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds'
+            LIMIT 5
+        ) AS first;
+        IF older IS NOT NULL THEN
+            RAISE object_not_in_prerequisite_state USING
+                MESSAGE = format('these dispatchers know no order by charge, and work: %s', older), HINT = 'replace them first';
+        END IF;
+        UPDATE webhook.state SET compatible_from = 24
+        WHERE state.is_only AND state.compatible_from < 24;
+    ELSE
+        UPDATE webhook.state SET compatible_from = webhook.oldest_served()
+        WHERE state.is_only AND state.compatible_from = 24;
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- By its name before the trigger that locks the lane, which comes after state.
+CREATE TRIGGER endpoint_order_needs_programs AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
+FOR EACH ROW EXECUTE FUNCTION webhook.serve_order();
+
 -- 4. The log of deliveries and attempts
 
 -- Finished deliveries, a partition for each day (UTC), and, without a state, events that nobody wanted: these are no deliveries,
@@ -469,7 +510,7 @@ CREATE VIEW webhook.endpoints AS
 SELECT
     endpoint.merchant_id, endpoint.url, coalesce(lane.paused, false) AS paused, endpoint.created_at, endpoint.updated_at,
     endpoint.secret_created_at, lane.last_success_at, lane.failing_since,
-    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row, lane.suspended_at, endpoint.types
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row, lane.suspended_at, endpoint.types, endpoint.at_once
 FROM webhook.endpoint
 LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id;
 
@@ -568,7 +609,8 @@ CREATE FUNCTION webhook.endpoint_without_secrets(endpoint webhook.endpoint) RETU
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object(
     'merchant_id', endpoint.merchant_id, 'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
-    'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until, 'types', endpoint.types
+    'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until, 'types', endpoint.types,
+    'at_once', endpoint.at_once
 )
 $$;
 
@@ -587,6 +629,7 @@ BEGIN
             WHEN NEW.secret <> OLD.secret THEN 'secret changed'
             WHEN NEW.url <> OLD.url THEN 'url changed'
             WHEN NEW.types IS DISTINCT FROM OLD.types THEN 'types changed'
+            WHEN NEW.at_once IS DISTINCT FROM OLD.at_once THEN 'order changed'
             ELSE 'endpoint changed'
         END,
         coalesce(NEW.merchant_id, OLD.merchant_id),
@@ -1037,6 +1080,27 @@ BEGIN
 END
 $$;
 
+-- Have so many of a merchant's events attempted at once, in the order of each charge; null: one, in the order of the merchant.
+-- 'changed', 'unchanged' (nothing is written), or 'not_configured'. Who asks was found before.
+CREATE FUNCTION webhook.set_order(merchant text, at_once integer) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    known webhook.endpoint;
+BEGIN
+    SELECT endpoint.* INTO known FROM webhook.endpoint WHERE endpoint.merchant_id = merchant FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'not_configured';
+    END IF;
+    IF known.at_once IS NOT DISTINCT FROM set_order.at_once THEN
+        RETURN 'unchanged';
+    END IF;
+    UPDATE webhook.endpoint SET at_once = set_order.at_once, updated_at = clock_timestamp()
+    WHERE endpoint.merchant_id = merchant;
+    RETURN 'changed';
+END
+$$;
+
 -- Whether nothing is sent to a merchant, nor will be before it is resumed: 'held'; 'sending': a daemon has not released yet
 -- what it leased before the pause, on the lane or on a retry; 'not_paused', or about to be resumed; 'not_configured'.
 -- What a pause recalls is released when the attempt in flight has ended, and that of a daemon that died lapses: so nobody
@@ -1200,6 +1264,7 @@ $$;
 CREATE FUNCTION webhook.oldest_served() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
+        WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.at_once IS NOT NULL) THEN 24
         WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.types IS NOT NULL) THEN 23
         WHEN webhook.event_types_hold() IN ('types', 'owed', 'open') THEN 22
         WHEN state.header_prefix <> 'Service-' OR state.user_agent IS NOT NULL OR state.signatures <> '{service}' THEN 21
@@ -1615,7 +1680,8 @@ CREATE TYPE webhook.admission AS (
     failing_since timestamptz,
     failures_in_a_row integer,
     suspended_at timestamptz,
-    types text[]
+    types text[],
+    at_once smallint
 );
 
 -- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. With
@@ -1645,7 +1711,7 @@ BEGIN
     IF admitted.state IS DISTINCT FROM 'live' THEN
         RETURN ROW(
             coalesce(admitted.state, 'unknown'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, NULL, NULL, NULL
+            NULL, NULL, NULL, NULL, NULL
         )::webhook.admission;
     END IF;
     IF most IS DISTINCT FROM 0 THEN
@@ -1673,11 +1739,11 @@ BEGIN
         SELECT
             endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at, endpoints.secret_created_at,
             endpoints.last_success_at, endpoints.failing_since, endpoints.failures_in_a_row, endpoints.suspended_at,
-            endpoints.types
+            endpoints.types, endpoints.at_once
         INTO
             admitted.url, admitted.paused, admitted.created_at, admitted.updated_at, admitted.secret_created_at,
             admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at,
-            admitted.types
+            admitted.types, admitted.at_once
         FROM webhook.endpoints
         WHERE endpoints.merchant_id = admitted.merchant_id;
     END IF;
@@ -1694,7 +1760,7 @@ $$;
 CREATE VIEW webhook.own_endpoint WITH (security_barrier) AS
 SELECT
     merchant_id, url, paused, created_at, updated_at, secret_created_at, last_success_at, failing_since, failures_in_a_row,
-    suspended_at, types
+    suspended_at, types, at_once
 FROM webhook.endpoints
 WHERE merchant_id = (SELECT webhook.current_merchant());
 
@@ -1757,6 +1823,15 @@ DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
     RETURN webhook.put_endpoint(own, url, secret, key_id, types, keeps_types);
+END
+$$;
+
+CREATE FUNCTION webhook.own_set_order(token bytea, at_once integer) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    RETURN webhook.set_order(own, at_once);
 END
 $$;
 
@@ -2968,6 +3043,14 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION webhook.console_set_order(session bytea, merchant text, at_once integer) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM webhook.person_who_changes(session);
+    RETURN webhook.set_order(merchant, at_once);
+END
+$$;
+
 CREATE FUNCTION webhook.console_rotate_secret(
     session bytea, merchant text, secret bytea, key_id text, overlap interval, hold boolean,
     OUT result text, OUT previous_until timestamptz, OUT waiting bigint
@@ -3099,7 +3182,7 @@ FROM webhook.lane
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
 CREATE VIEW webhook.console_endpoints AS
-SELECT merchant_id, url, created_at, updated_at, secret_created_at, previous_until, types
+SELECT merchant_id, url, created_at, updated_at, secret_created_at, previous_until, types, at_once
 FROM webhook.endpoint
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
@@ -3347,7 +3430,7 @@ webhook.own_owed_events, webhook.own_finished_events
 TO webhook_api;
 GRANT EXECUTE ON FUNCTION
 webhook.bearer, webhook.current_merchant, webhook.take_limits, webhook.release_limit, webhook.admit_token, webhook.issue_token,
-webhook.note_key_use, webhook.own_put_endpoint(bytea, text, bytea, text),
+webhook.note_key_use, webhook.own_set_order, webhook.own_put_endpoint(bytea, text, bytea, text),
 webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean), webhook.own_rotate_secret(bytea, bytea, text, interval),
 webhook.own_rotate_secret(bytea, bytea, text, interval, boolean), webhook.own_remove_endpoint, webhook.own_command,
 webhook.own_begin_request, webhook.own_keep_request, webhook.own_kept_full_for, webhook.settle_request, webhook.forget_request,
@@ -3368,6 +3451,7 @@ webhook.console_sign_in_parameters, webhook.console_sign_in_wait, webhook.consol
 webhook.console_sign_in_by_proxy, webhook.console_person, webhook.console_reader, webhook.current_person_role,
 webhook.current_person, webhook.console_sign_out, webhook.console_own_sessions, webhook.console_revoke_session,
 webhook.console_revoke_sessions, webhook.console_preferences, webhook.console_change_password,
+webhook.console_set_order,
 webhook.console_put_endpoint(bytea, text, text, bytea, text),
 webhook.console_put_endpoint(bytea, text, text, bytea, text, text[], boolean),
 webhook.console_rotate_secret(bytea, text, bytea, text, interval),

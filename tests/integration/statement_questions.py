@@ -476,6 +476,7 @@ QUESTIONS: Mapping[str, Question] = {
     "count_own_owed": Question((OWNER, str(ASKED)), ASKED),
     "read_current_sealing_key": Question(()),
     "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL", "NULL", "true"), 3),
+    "own_set_order": Question((OWNER, "NULL"), 3),
     "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),
     "own_remove_endpoint": Question((OWNER,), 3),
     "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
@@ -597,6 +598,7 @@ QUESTIONS: Mapping[str, Question] = {
     "put_endpoint": Question(
         (SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL", "NULL", "true"), 5
     ),
+    "set_order_of": Question((SESSION, MERCHANT, "NULL"), 5),
     "rotate_secret_of": Question(
         (SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 5
     ),
@@ -691,6 +693,7 @@ READ_WHOLE: Mapping[str, str] = {
     "name_waiting_rows": "it looks at all lanes",
     "find_stranded": "it looks at all lanes",
     "list_suspended": "the view's rows are counted for `check`",
+    "set_order": "it looks at all dispatchers of the last day, and an order is changed by hand",
     "read_endpoint_history": "for an operator: it may go through the audit where statistics call it empty",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",

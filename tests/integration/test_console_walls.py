@@ -24,7 +24,13 @@ OF_THE_CONSOLE = {
     *("console_person", "console_reader", "current_person", "current_person_role", "console_sign_out"),
     *("console_own_sessions", "console_revoke_session"),
     *("console_revoke_sessions", "console_preferences", "console_change_password"),
-    *("console_put_endpoint", "console_rotate_secret", "console_remove_endpoint", "console_command"),
+    *(
+        "console_put_endpoint",
+        "console_set_order",
+        "console_rotate_secret",
+        "console_remove_endpoint",
+        "console_command",
+    ),
     *("console_withdraw_command", "console_stop_command"),
     *("console_create_api_key", "console_revoke_api_key"),
 }
@@ -45,6 +51,7 @@ OF_NOBODY = {
         "own_account",
         "person_who_changes",
         "put_endpoint",
+        "set_order",
         "rotate_secret",
     ),
 }

@@ -74,7 +74,7 @@ circumstances = st.builds(
     suspended_at=maybe_instants,
     head_event_id=st.none() | st.just(EVENT), head_seq=st.none() | st.integers(1, 10**9),
     head_created_at=maybe_instants, ahead=st.sampled_from([0, 0, 1, 2, 5, 21, 1_234, 10_000, 10_001]),
-    secret_created_at=maybe_instants,
+    secret_created_at=maybe_instants, at_once=st.none() | st.integers(2, 32),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,41 @@ async def test_known_slow_ones_leave_half_of_the_lanes_to_others() -> None:
         assert not await harness.dispatcher.step(group), "there is nothing to hurry for"
         harness.dispatcher.update_gauges()
         assert harness.metrics.suspect_lanes._value.get() == SLOW_ONES
+
+
+@pytest.mark.parametrize(("is_known", "places"), [(True, SLOW_ONES), (False, DOUBTFUL)])
+async def test_all_that_one_is_sent_at_once_counts_together(is_known: bool, places: int) -> None:
+    harness = DispatcherHarness(max_lanes=MOST)
+    hang(harness, is_tarpit)
+    harness.instruments.health.learn("m", Outcome.DELIVERED, 0.1)
+    if is_known:
+        harness.instruments.health.learn("tarpit", Outcome.TIMEOUT, 10.0)
+    async with harness.open("tarpit", "m") as group:
+        endpoints = harness.database.endpoints
+        endpoints["tarpit"] = replace(endpoints["tarpit"], at_once=32)
+        harness.database.insert(*[make_event(seq, "tarpit") for seq in range(1, 21)])
+        await harness.rounds(group, 6)
+        assert harness.attempter.in_flight == places
+        harness.database.insert(make_event(100, "m"))
+        await harness.rounds(group, 6)
+        assert 100 in harness.sent
+
+
+async def test_one_is_sent_no_more_at_once_than_those_that_wait_for_a_lane_leave() -> None:
+    harness = DispatcherHarness(max_lanes=MOST)
+    harness.sender.gate = asyncio.Event()
+    others = [f"m{number}" for number in range(MOST - 1)]
+    async with harness.open("big", *others) as group:
+        endpoints = harness.database.endpoints
+        endpoints["big"] = replace(endpoints["big"], at_once=32)
+        harness.instruments.health.learn("big", Outcome.DELIVERED, 0.1)
+        harness.database.insert(*[make_event(seq, "big") for seq in range(1, 21)])
+        await harness.rounds(group)
+        assert harness.attempter.in_flight == MOST
+        harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(others, 100)])
+        harness.sender.gate.set()
+        await harness.rounds(group, 12)
+        assert sorted(harness.sent) == [*range(1, 21), *range(100, 100 + len(others))]
 
 
 async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:

@@ -91,7 +91,7 @@ class Dispatcher:
         self._pause = instruments.pause
         self.answered_at = self._clock.elapsed()
         self._worker = Worker(
-            claims, recorder, attempter, instruments, limits.suspension_interval, self._wake
+            claims, recorder, attempter, instruments, limits.suspension_interval, self._wake, self._may_add
         )
 
     @property
@@ -237,12 +237,21 @@ class Dispatcher:
         fullness, max_lanes = self._memory.fullness, self._limits.max_lanes
         if not may_claim or is_busy or fullness >= 1:
             return 0, None
-        limit = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
-        wanted = len(self._sessions) + len(self._ready.kinds)
+        extra = self._worker.extra
+        requests = len(self._sessions) + (extra.total() if extra else 0)
+        limit = min(max_lanes - requests, 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
+        wanted = requests + len(self._ready.kinds)
         if SLOW_ONE_IN * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
             return limit, None  # even if all were slow, they would fit into their share
-        taken = self._health.tally(self._sessions)
+        taken = self._health.tally([*self._sessions, *extra.elements()] if extra else self._sessions)
         return limit, Slots(max_lanes, taken, fullness, self._own_faults.probes)
+
+    def _may_add(self, lane: str) -> bool:
+        """Tell whether a session may have one more request under way: no lane that waits wants the slot."""
+        limit, slots = self._free_slots()
+        if limit <= 0 or slots is None:
+            return limit > 0
+        return slots.left(self._health.of(lane)) > self._ready.waiting(slots)
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         limit, slots = self._free_slots()

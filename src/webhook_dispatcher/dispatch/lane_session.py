@@ -8,9 +8,10 @@ froze in between makes one late request, of an event that its successor sends to
 session sooner, after dispatcher.SESSION_TIME: with the defaults that comes first, and trust decides where
 the lease is hardly longer than the time-out.
 
-Order. Events are started in order of seq, each after the one before has ended. A straggler is an event that
+Order. Events are started in order of seq, each after the one before has ended: of the lane or, with
+`charges`, of its charge. A straggler is an event that
 was committed so late that later ones were read before it. It goes before everything that has not been
-started: the session ends after the event in flight, and the next session reads from the straggler on.
+started: the session ends after what is in flight, and the next session reads from the straggler on.
 
 Filters. What the endpoint does not want is passed over in its turn, a run of it together, and nothing is
 started before that is written. It is refused once the lane is recalled, as by another filter: then the
@@ -25,12 +26,15 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from operator import attrgetter
 
+from webhook_dispatcher.dispatch.charges import MAX_EVENT_BYTES, MAX_EVENTS, Charges
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import Attempt, LaneTurn
 
 PUNCTUAL = timedelta(seconds=1)
 """Within so long first attempts are to start."""
+EXTENSION = 30.0
+"""Seconds for which a session goes on past its end, at most, while an attempt at one charge hangs."""
 MAX_BYTES = 128 * 1024 * 1024
 """Bytes of events in memory from which on no more is claimed; one claim may exceed it by its first events."""
 
@@ -109,6 +113,8 @@ class LaneSession:
     wait_until: the lane must not be claimed before (database time); None: at any time.
     free_since: when the attempt before ended, or would have ended had it not been late.
     unblocked: while outcomes must be written before anything is started: set once all are; else None.
+    charges: where several attempts, of different charges, may be under way; None: one is.
+    has_read_in_vain: the last read failed, and nothing has ended or was noticed since.
     """
 
     lease: Lease
@@ -132,6 +138,8 @@ class LaneSession:
     wait_until: datetime | None = None
     free_since: datetime | None = None
     unblocked: asyncio.Event | None = None
+    charges: Charges | None = None
+    has_read_in_vain: bool = False
 
     # Reading
 
@@ -144,6 +152,11 @@ class LaneSession:
         fetch, self.fetch = self.fetch, None
         if fetch is not None and not fetch.done():
             fetch.set_result(None)
+        self._tell_charges()
+
+    def _tell_charges(self) -> None:
+        if self.charges is not None:
+            self.charges.changed.set()
 
     def ask(self, run: int, run_bytes: int) -> RunAsk:
         """Return what to read next: from complete_up_to on, with limits raised by what is read once more."""
@@ -180,12 +193,14 @@ class LaneSession:
 
     def missed_read(self) -> None:
         """Learn that a read failed: more may wait than was read."""
-        self.has_more = True
+        self.has_more = self.has_read_in_vain = True
 
     def notice(self, seq: int) -> None:
         """Learn from the tail or the sweep that an event of this lane is visible."""
         if seq in self.read_seqs:
             return
+        self.has_read_in_vain = False
+        self._tell_charges()
         if seq > self.complete_up_to:
             self.has_more = True
         else:
@@ -198,29 +213,60 @@ class LaneSession:
         """Tell whether another event may be started, as far as the lane goes."""
         if self.lease.is_suspended and self.has_started:
             return False
-        return self.state is SessionState.OPEN and now < self.trusted_until and now < self.expires_at
+        if self.state is not SessionState.OPEN or now >= self.trusted_until:
+            return False
+        return now < self.expires_at or self._is_held_up(now)
 
-    def start(self) -> Event:
-        """Take the next event out of the run, to be attempted."""
-        self.has_started, self.has_passed_over = True, False
-        return self.run.popleft()
-
-    def pass_over(self) -> Event:
-        """Take the next event out of the run, which is not to be sent."""
+    def pass_over(self, place: int = 0) -> Event:
+        """Take an event out of the run, which is not to be sent; place: where it stands."""
         self.has_passed_over = True
-        return self.run.popleft()
+        return self._take_out(place)
+
+    def _is_held_up(self, now: float) -> bool:
+        """Tell whether an attempt would keep the lane, at its end, from all other charges."""
+        slow_in = None if self.charges is None else self.charges.slow_in(now)
+        return slow_in is not None and slow_in <= 0 and now < self.expires_at + EXTENSION
+
+    def work_by_charge(self, at_once: int) -> Charges:
+        """Let so many attempts be under way, of different charges."""
+        self.charges = Charges(at_once)
+        return self.charges
+
+    def wants_more(self, charges: Charges, now: float) -> bool:
+        """Tell whether to read on: the run is short, or none of it can be started and there is room."""
+        if not self.has_more or self.fetch is not None or self.has_read_in_vain or self.lease.is_suspended:
+            return False
+        if len(self.run) <= charges.at_once:
+            return True
+        if not charges.has_place(now) or charges.place_of_next(self.run, now) is not None:
+            return False
+        return len(self.run) < MAX_EVENTS and sum(len(event.object) for event in self.run) < MAX_EVENT_BYTES
+
+    def start(self, place: int = 0) -> Event:
+        """Take the next event out of the run, to be attempted; place: where it stands."""
+        self.has_started, self.has_passed_over = True, False
+        return self._take_out(place)
+
+    def _take_out(self, place: int) -> Event:
+        if not place:
+            return self.run.popleft()
+        event = self.run[place]
+        del self.run[place]
+        return event
 
     def add_back(self, event: Event) -> None:
-        """Add an event back to the run whose attempt did not count: it is still the first that is owed."""
+        """Add an event back to the run whose attempt did not count, and end: it is owed before others."""
         self.run.appendleft(event)
+        self._end_soon()
 
-    def late_by(self, event: Event, attempt: Attempt) -> timedelta:
+    def late_by(self, event: Event, attempt: Attempt, since: datetime | None = None) -> timedelta:
         """Tell how much later an event's first attempt started than its lane's own events let it.
 
         One that was late delays those behind it, which are then late by as much; what each takes beside its
         attempt is not added up.
+        since: `free_since` when it started, where others may have ended meanwhile.
         """
-        since = self.free_since or self.lease.free_since
+        since = since or self.free_since or self.lease.free_since
         could_start_at = event.created_at if since is None else max(event.created_at, since)
         late = max(attempt.started_at - could_start_at, timedelta(0))
         self.free_since = attempt.finished_at - (late if late > PUNCTUAL else timedelta(0))
@@ -283,6 +329,7 @@ class LaneSession:
     def add_outcome(self) -> None:
         """Learn that the recorder has one more outcome."""
         self.unwritten += 1
+        self.has_read_in_vain = False
 
     def settle_outcome(self, event: Event) -> None:
         """Learn that the recorder has written an outcome, or will never write it."""

@@ -1,24 +1,30 @@
 """Works through lane sessions: attempts one event after the other, and reads on when a run becomes short.
 
+Where order is kept by charge, events of several charges are attempted at once, each in a task.
+
 Reading on needs no new lease, since the lease is checked before each request.
 """
 
 import asyncio
-from collections.abc import Sequence
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from itertools import takewhile
 
 from webhook_dispatcher.dispatch.attempt import Attempter, pass_over
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT
+from webhook_dispatcher.dispatch.charges import Charges
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
+from webhook_dispatcher.dispatch.pace import sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Run, Unreadable
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError
-from webhook_dispatcher.domain.event import KNOWN_TYPES
+from webhook_dispatcher.domain.event import KNOWN_TYPES, Event
 from webhook_dispatcher.domain.ports import Claims
+from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -36,6 +42,8 @@ class Worker:
     low: sessions whose run has become short; `read_on` reads for all of them in one statement.
     wake: set when a session is added to them.
     suspension_interval: how long a suspended merchant's lane rests after its trial.
+    may_add: tells whether a lane may have one more request under way, beyond its session's first.
+    extra: by lane, how many there are.
     """
 
     def __init__(
@@ -46,6 +54,7 @@ class Worker:
         instruments: Instruments,
         suspension_interval: timedelta,
         wake: asyncio.Event,
+        may_add: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._claims = claims
         self._recorder = recorder
@@ -62,47 +71,121 @@ class Worker:
         self.low: list[LaneSession] = []
         self._pause = instruments.pause
         self._stopping = False
+        self._may_add = may_add
+        self.extra: Counter[str] = Counter()
 
     async def work_through(
         self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> None:
         """Make attempts at a session's events until it ends; the caller releases the lane."""
-        while await self._has_next(session):
-            if not endpoint.wants(session.run[0]):
-                event = session.pass_over()
-                self._recorder.add(pass_over(event, session.lease.epoch, self._database_clock.now()), session)
-                continue
-            if session.has_passed_over and session.unwritten:
-                session.block()
-                self._recorder.hurry()
-                continue
-            event = session.start()
-            if session.lease.is_suspended:
-                session.defer(self._database_clock.now() + self._suspension_interval)
-            record = await self._attempter.attempt(
-                event,
-                session.lease.epoch,
-                False,
-                endpoint,
-                secrets,
-                lambda: self._clock.elapsed() < session.trusted_until,
-            )
-            if record is None:
-                session.add_back(event)
-                break
-            if record.attempt is not None and record.attempt.outcome is not Outcome.UNSENDABLE:
-                self._lag.observe(session.late_by(event, record.attempt).total_seconds())
-            self._recorder.add(record, session)
+        if endpoint.at_once > 1:
+            await self._work_by_charge(session, endpoint, secrets)
+        else:
+            while await self._has_next(session):
+                if self._passes_over(session, endpoint):
+                    continue
+                event = session.start()
+                record = await self._attempt(session, event, endpoint, secrets)
+                self._settle(session, event, record)
         session.end()
+
+    def _passes_over(self, session: LaneSession, endpoint: Endpoint, place: int = 0) -> bool:
+        """Pass an event over that is not wanted, or wait until such are written; True: nothing is started."""
+        if not endpoint.wants(session.run[place]):
+            event = session.pass_over(place)
+            self._recorder.add(pass_over(event, session.lease.epoch, self._database_clock.now()), session)
+            return True
+        if session.has_passed_over and session.unwritten:
+            session.block()
+            self._recorder.hurry()
+            return True
+        return False
+
+    async def _attempt(
+        self, session: LaneSession, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
+    ) -> Record | None:
+        if session.lease.is_suspended:
+            session.defer(self._database_clock.now() + self._suspension_interval)
+        return await self._attempter.attempt(
+            event,
+            session.lease.epoch,
+            False,
+            endpoint,
+            secrets,
+            lambda: self._clock.elapsed() < session.trusted_until,
+        )
+
+    def _settle(
+        self, session: LaneSession, event: Event, record: Record | None, since: datetime | None = None
+    ) -> None:
+        if record is None:
+            session.add_back(event)
+            return
+        if record.attempt is not None and record.attempt.outcome is not Outcome.UNSENDABLE:
+            self._lag.observe(session.late_by(event, record.attempt, since).total_seconds())
+        self._recorder.add(record, session)
+
+    async def _work_by_charge(
+        self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]
+    ) -> None:
+        """Make attempts at events of several charges at once; return when all have ended."""
+        charges = session.work_by_charge(endpoint.at_once)
+
+        async def attempt(event: Event) -> None:
+            since = session.free_since or session.lease.free_since or event.created_at
+            record = None
+            try:
+                record = await self._attempt(session, event, endpoint, secrets)
+            finally:
+                charges.end(event)
+                self._count(session, charges)
+            self._settle(session, event, record, since)
+
+        async with asyncio.TaskGroup() as group:
+            while (place := await self._next_place(session, charges)) is not None:
+                if self._passes_over(session, endpoint, place):
+                    continue
+                event = session.start(place)
+                charges.start(event, self._clock.elapsed())
+                self._count(session, charges)
+                group.create_task(attempt(event))
+
+    def _count(self, session: LaneSession, charges: Charges) -> None:
+        """Note how many requests a session has under way beyond its first."""
+        if (extra := len(charges.under_way) - 1) > 0:
+            self.extra[session.lease.lane] = extra
+        else:
+            self.extra.pop(session.lease.lane, None)
+
+    async def _next_place(self, session: LaneSession, charges: Charges) -> int | None:
+        """Wait until an event of the run may be started, and say where it stands; None: none will be."""
+        while True:
+            charges.changed.clear()
+            now = self._clock.elapsed()
+            if may_start := self._may_start(session):
+                if session.wants_more(charges, now):
+                    self._ask_for_more(session)
+                if self._recorder.is_behind():
+                    await self._recorder.caught_up()
+                    continue
+                if session.unblocked is not None:
+                    await session.unblocked.wait()
+                    continue
+                place = charges.place_of_next(session.run, now)
+                if place is not None and (not charges.under_way or self._may_add(session.lease.lane)):
+                    return place
+            if not charges.under_way and (session.fetch is None or not may_start):
+                return None
+            # One that becomes slow takes no place any more, and lets the others go on past the session's end.
+            slow_in = charges.slow_in(now)
+            await sleep(slow_in if slow_in is not None and slow_in > 0 else None, charges.changed)
 
     async def _has_next(self, session: LaneSession) -> bool:
         """Wait until the next event may be started; False: none will be."""
         while self._may_start(session):
             is_short = session.has_more and session.fetch is None and len(session.run) <= PREFETCH
             if is_short and not session.lease.is_suspended:
-                session.ask_for_more()
-                self.low.append(session)
-                self._wake.set()
+                self._ask_for_more(session)
             if not session.run:
                 if session.fetch is None:
                     return False
@@ -116,6 +199,11 @@ class Worker:
             else:
                 return True
         return False
+
+    def _ask_for_more(self, session: LaneSession) -> None:
+        session.ask_for_more()
+        self.low.append(session)
+        self._wake.set()
 
     def _may_start(self, session: LaneSession) -> bool:
         if self._stopping or self._pause.is_on or not session.may_start(self._clock.elapsed()):

@@ -97,6 +97,7 @@ class Neighbour:
     seq: int
     started_at: datetime
     ended_at: datetime
+    charge_id: str | None = None
 
 
 def overtaking(delivery: DeliveryView, neighbours: Sequence[Neighbour]) -> Neighbour | None:
@@ -132,7 +133,8 @@ class Circumstances:
     """What an event's merchant has, and what its events may wait for, at one moment.
 
     url: None without an endpoint. ahead: how many come before the event in order, up to MAX_AHEAD.
-    head_…: the first that waits in order.
+    head_…: the first that waits in order. at_once: how many are attempted at once, in the order of each
+    charge; None: one, in the order of the merchant.
     """
 
     now: datetime
@@ -152,6 +154,7 @@ class Circumstances:
     head_seq: int | None
     head_created_at: datetime | None
     ahead: int
+    at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from typing import Self
 
 from webhook_dispatcher.domain.event import (
     CHARGE_TYPES,
@@ -28,17 +30,39 @@ def choices(merchant_id: str, own: Iterable[str]) -> tuple[str, ...]:
     return NOTICE_TYPES if merchant_id == PLATFORM else (*CHARGE_TYPES, *own)
 
 
+MAX_AT_ONCE = 32
+"""How many of an endpoint's events may be attempted at once, where order is kept by charge."""
+DEFAULT_AT_ONCE = 8
+"""As many where that is not said."""
+KNOWS_NO_ORDER = "55000"
+"""The SQLSTATE of an order that is refused, since a dispatcher works that knows none but the merchant's."""
+
+
+class Order(StrEnum):
+    """Whose events are sent one after the other."""
+
+    MERCHANT = "merchant"
+    CHARGE = "charge"
+
+    @classmethod
+    def of(cls, at_once: int | None) -> Self:
+        """Return whose order is kept where so many events are attempted at once."""
+        return cls.MERCHANT if at_once is None else cls.CHARGE
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a merchant is reached, as read with its lane; secrets newest first, still sealed.
 
-    types: its filter; None: it wants all.
+    types: its filter; None: it wants all. at_once: how many attempts may be under way where order is kept by
+    charge; 1: it is kept by merchant.
     """
 
     merchant_id: str
     url: str
     secrets: tuple[SealedSecret, ...]
     types: frozenset[str] | None = None
+    at_once: int = 1
 
     def wants(self, event: Event) -> bool:
         """Tell whether an event is sent when its turn comes: tests are, and what was asked for by hand."""
@@ -54,7 +78,8 @@ class Endpoint:
 class EndpointView:
     """An endpoint as shown to people: no secret.
 
-    next_try_at: of a merchant that is suspended. types: its filter; None: it wants all.
+    next_try_at: of a merchant that is suspended. types: its filter; None: it wants all. at_once: how many
+    events are attempted at once, in the order of each charge; None: one, in the order of the merchant.
     """
 
     merchant_id: str
@@ -66,6 +91,12 @@ class EndpointView:
     suspended_at: datetime | None = None
     next_try_at: datetime | None = None
     types: Sequence[str] | None = None
+    at_once: int | None = None
+
+    @property
+    def order(self) -> Order:
+        """Return whose order is kept."""
+        return Order.of(self.at_once)
 
 
 @dataclass(frozen=True, slots=True)

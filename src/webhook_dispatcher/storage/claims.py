@@ -228,4 +228,4 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
     if row["previous_secret"] is not None:
         secrets.append(SealedSecret(row["previous_key_id"], row["previous_secret"]))
     types = None if row["types"] is None else frozenset(row["types"])
-    return Endpoint(row["merchant_id"], row["url"], tuple(secrets), types)
+    return Endpoint(row["merchant_id"], row["url"], tuple(secrets), types, row["at_once"] or 1)

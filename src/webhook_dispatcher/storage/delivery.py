@@ -81,6 +81,8 @@ class DeliveryReader:
         if not self.unread and was_sent_in_order(delivery, attempts):
             first = attempts[0].started_at if attempts else now.now
             neighbours = await self.part("order", self._neighbours(delivery, first), [])
+        if now.at_once is not None:
+            neighbours = [other for other in neighbours if other.charge_id == delivery.charge_id]
         return EventFacts(
             delivery=delivery,
             attempts=attempts,

@@ -172,6 +172,12 @@ class FakeAdministration(Administration):
         self.endpoints[merchant_id] = replace(endpoint, types=types)
         return True
 
+    async def set_order(self, merchant_id: str, at_once: int | None) -> bool:
+        if (endpoint := self.endpoints.get(merchant_id)) is None or endpoint.at_once == at_once:
+            return False
+        self.endpoints[merchant_id] = replace(endpoint, at_once=at_once)
+        return True
+
     async def rotate_secret(
         self,
         merchant_id: str,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import CommandName, CommandView
+from webhook_dispatcher.domain.endpoint import Order
 from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database, ask, ask_own
@@ -74,6 +75,12 @@ class OwnEndpoint(NamedTuple):
     failures_in_a_row: int
     suspended_at: datetime | None
     types: Sequence[str] | None
+    at_once: int | None
+
+    @property
+    def order(self) -> Order:
+        """Return whose order is kept."""
+        return Order.of(self.at_once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,13 @@ class Endpoints:
         """
         row = await self._change("own_put_endpoint", token, url, *put_columns(sealed, types))
         return PutOutcome(row["result"])
+
+    async def set_order(self, token: bytes, at_once: int | None) -> PutOutcome:
+        """Have so many events attempted at once, in the order of each charge; None: in the merchant's.
+
+        StatementRefused: a dispatcher works that knows no such order.
+        """
+        return PutOutcome((await self._change("own_set_order", token, at_once))["result"])
 
     async def rotate(
         self, token: bytes, sealed: SealedSecret, overlap: timedelta | None, hold: bool = False

@@ -47,6 +47,13 @@ class Actions:
         row = await self._row("put_endpoint", session_hash, merchant_id, url, *put_columns(sealed, types))
         return PutOutcome(row["result"])
 
+    async def set_order(self, session_hash: bytes, merchant_id: str, at_once: int | None) -> PutOutcome:
+        """Have so many of a merchant's events attempted at once, in the order of each charge.
+
+        None: one, in the merchant's. StatementRefused: a dispatcher works that knows no such order.
+        """
+        return PutOutcome((await self._row("set_order_of", session_hash, merchant_id, at_once))["result"])
+
     async def rotate_secret(
         self,
         session_hash: bytes,

@@ -118,7 +118,8 @@ class Merchant(MerchantFacts):
     """All that the page of one merchant shows.
 
     url and the four after it are None without an endpoint. waiting, waiting_for_retry: up to MAX_COUNTED + 1.
-    everything_is_paused: for all merchants. types: those that are sent; None: all.
+    everything_is_paused: for all merchants. types: those that are sent; None: all. at_once: how many events
+    are attempted at once, in the order of each charge; None: one, in the order of the merchant.
     """
 
     now: datetime
@@ -130,6 +131,7 @@ class Merchant(MerchantFacts):
     endpoint_removed_at: datetime | None
     everything_is_paused: bool
     types: Sequence[str] | None
+    at_once: int | None
     api_keys: Sequence[ApiKeyRow]
     latest_attempts: Sequence[MerchantAttempt]
 

@@ -42,6 +42,18 @@ SET types = $2, updated_at = clock_timestamp()
 WHERE merchant_id = $1 AND types IS DISTINCT FROM $2::text[]
 RETURNING merchant_id;
 
+-- name: set_order
+-- Have so many of a configured merchant's events attempted at once, in the order of each charge. 55000 while a dispatcher
+-- works that knows no such order.
+-- $1 merchant_id text
+-- $2 at_once smallint; null: one, in the order of the merchant
+-- row: merchant_id text
+-- none: the merchant has no endpoint, or that order already
+UPDATE webhook.endpoint
+SET at_once = $2, updated_at = clock_timestamp()
+WHERE merchant_id = $1 AND at_once IS DISTINCT FROM $2
+RETURNING merchant_id;
+
 -- name: rotate_secret
 -- Replace a secret; with an overlap the one before it goes on signing until the overlap ends.
 -- $1 merchant_id text
@@ -82,11 +94,12 @@ RETURNING merchant_id;
 -- Show one endpoint.
 -- $1 merchant_id text
 -- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, types text[]
+--   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, types text[],
+--   at_once smallint
 -- none: the merchant has no endpoint
 SELECT
     endpoints.merchant_id, endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at,
-    endpoints.secret_created_at, endpoints.suspended_at, rest.next_try_at, endpoints.types
+    endpoints.secret_created_at, endpoints.suspended_at, rest.next_try_at, endpoints.types, endpoints.at_once
 FROM webhook.endpoints
 LEFT JOIN LATERAL (
     SELECT lanes.wait_until AS next_try_at
@@ -125,13 +138,15 @@ ORDER BY latest.id;
 -- name: list_endpoints
 -- Show all endpoints.
 -- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, types text[]; ordered by merchant_id
+--   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, types text[],
+--   at_once smallint; ordered by merchant_id
 -- none: nobody is configured
 SELECT
     endpoints.merchant_id, endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at,
     endpoints.secret_created_at, endpoints.suspended_at,
     CASE WHEN lanes.suspended_at IS NOT NULL THEN lanes.wait_until END AS next_try_at,
-    endpoints.types
+    endpoints.types,
+    endpoints.at_once
 FROM webhook.endpoints
 LEFT JOIN webhook.lanes ON lanes.merchant_id = endpoints.merchant_id
 ORDER BY endpoints.merchant_id;

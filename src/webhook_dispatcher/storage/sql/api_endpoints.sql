@@ -5,17 +5,17 @@
 -- $1 token bytea
 -- row: url text, paused boolean, created_at timestamptz, updated_at timestamptz, secret_created_at timestamptz,
 --   last_success_at timestamptz, failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz,
---   types text[]
+--   types text[], at_once smallint
 -- none: the token is not valid any more, or its merchant has no endpoint
 SELECT
     own.url, own.paused, own.created_at, own.updated_at, own.secret_created_at, own.last_success_at,
-    own.failing_since, own.failures_in_a_row, own.suspended_at, own.types
+    own.failing_since, own.failures_in_a_row, own.suspended_at, own.types, own.at_once
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
         own_endpoint.url, own_endpoint.paused, own_endpoint.created_at, own_endpoint.updated_at,
         own_endpoint.secret_created_at, own_endpoint.last_success_at, own_endpoint.failing_since,
-        own_endpoint.failures_in_a_row, own_endpoint.suspended_at, own_endpoint.types
+        own_endpoint.failures_in_a_row, own_endpoint.suspended_at, own_endpoint.types, own_endpoint.at_once
     FROM webhook.own_endpoint
     WHERE own_endpoint.merchant_id = me.merchant_id
     LIMIT 1
@@ -76,6 +76,15 @@ SELECT
 -- row: result text
 -- none: cannot be
 SELECT webhook.own_put_endpoint($1, $2, $3, $4, $5, $6) AS result;
+
+-- name: own_set_order
+-- Have so many of the token's merchant's events attempted at once. WH401 where the token is not valid; 55000 while a
+-- dispatcher works that knows no order by charge.
+-- $1 token bytea
+-- $2 at_once integer; null: one, in the order of the merchant
+-- row: result text
+-- none: cannot be
+SELECT webhook.own_set_order($1, $2) AS result;
 
 -- name: own_rotate_secret
 -- Replace the secret of the token's merchant. WH401 where the token is not valid.

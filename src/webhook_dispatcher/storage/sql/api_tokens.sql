@@ -27,7 +27,7 @@ FROM webhook.admit_token($1, $2, $3) AS admitted;
 -- row: state text, api_key_id bigint, client_id text, merchant_id text, is_use_due boolean, retry_after interval,
 --   remaining integer, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
 --   secret_created_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
---   failures_in_a_row integer, suspended_at timestamptz, types text[]
+--   failures_in_a_row integer, suspended_at timestamptz, types text[], at_once smallint
 -- order: one row; without a url where there is no endpoint
 SELECT
     admitted.state,
@@ -46,7 +46,8 @@ SELECT
     admitted.failing_since,
     admitted.failures_in_a_row,
     admitted.suspended_at,
-    admitted.types
+    admitted.types,
+    admitted.at_once
 FROM webhook.admit_token($1, $2, $3, with_endpoint => true) AS admitted;
 
 -- name: issue

@@ -275,7 +275,8 @@ WHERE run.bytes_before < wanted.max_bytes AND wanted.server_started_at = (SELECT
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.
 -- $1 merchants text[]
--- row: merchant_id text, url text, key_id text, secret bytea, types text[], previous_key_id text, previous_secret bytea
+-- row: merchant_id text, url text, key_id text, secret bytea, types text[], at_once smallint,
+--      previous_key_id text, previous_secret bytea
 -- none: none of them is configured
 SELECT
     endpoint.merchant_id,
@@ -283,6 +284,7 @@ SELECT
     endpoint.key_id,
     endpoint.secret,
     endpoint.types,
+    endpoint.at_once,
     CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_key_id END
         AS previous_key_id,
     CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_secret END

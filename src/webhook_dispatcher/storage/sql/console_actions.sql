@@ -21,6 +21,15 @@ FROM webhook.current_sealing_key;
 -- order: one row
 SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5, $6, $7) AS result;
 
+-- name: set_order_of
+-- Have so many of a merchant's events attempted at once. 55000 where a dispatcher works that knows no order by charge.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 at_once integer; null: one, in the order of the merchant
+-- row: result text
+-- order: one row
+SELECT webhook.console_set_order($1, $2, $3) AS result;
+
 -- name: rotate_secret_of
 -- Replace a merchant's secret.
 -- $1 session bytea

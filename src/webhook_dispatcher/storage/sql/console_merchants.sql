@@ -203,7 +203,8 @@ SELECT clock_timestamp() AS now FROM webhook.console_reader($1) AS me WHERE me.n
 -- $1 session bytea
 -- $2 merchant_id text
 -- row: now timestamptz, url text, created_at timestamptz, updated_at timestamptz, secret_created_at timestamptz,
---   previous_secret_until timestamptz, endpoint_removed_at timestamptz, everything_is_paused boolean, types text[]
+--   previous_secret_until timestamptz, endpoint_removed_at timestamptz, everything_is_paused boolean, types text[],
+--   at_once smallint
 -- order: one row
 -- none: it never had an endpoint or an event, or the session is over
 SELECT
@@ -215,7 +216,8 @@ SELECT
     CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_until END AS previous_secret_until,
     lane.endpoint_removed_at,
     (SELECT console_state.paused FROM webhook.console_state LIMIT 1) AS everything_is_paused,
-    endpoint.types
+    endpoint.types,
+    endpoint.at_once
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT lanes.merchant_id, lanes.endpoint_removed_at

@@ -86,7 +86,7 @@ ORDER BY page.started_at DESC;
 -- $3 since timestamptz
 -- $4 before timestamptz
 -- $5 most bigint; attempts that are looked at
--- row: event_id uuid, seq bigint, started_at timestamptz, ended_at timestamptz
+-- row: event_id uuid, seq bigint, started_at timestamptz, ended_at timestamptz, charge_id text
 -- order: none
 -- none: nobody's, or the session is over
 SELECT page.*
@@ -94,7 +94,7 @@ FROM role.reader AS me
 CROSS JOIN LATERAL (
     SELECT
         made.event_id, delivery.seq, made.started_at,
-        made.started_at + made.duration_ms * interval '1 millisecond' AS ended_at
+        made.started_at + made.duration_ms * interval '1 millisecond' AS ended_at, delivery.charge_id
     FROM (
         SELECT attempts.event_id, attempts.attempt, attempts.trigger, attempts.started_at, attempts.duration_ms
         FROM role.attempts AS attempts
@@ -104,13 +104,13 @@ CROSS JOIN LATERAL (
         LIMIT $5
     ) AS made
     CROSS JOIN LATERAL (
-        SELECT known.seq
+        SELECT known.seq, known.charge_id
         FROM (
-            SELECT owed.seq FROM role.owed AS owed WHERE owed.event_id = made.event_id
+            SELECT owed.seq, owed.charge_id FROM role.owed AS owed WHERE owed.event_id = made.event_id
             UNION ALL
             -- It was finished after its attempt: that leaves out other days. The order is that of the index of events.
             (
-                SELECT finished.seq
+                SELECT finished.seq, finished.charge_id
                 FROM role.finished AS finished
                 WHERE finished.event_id = ANY(ARRAY[made.event_id]) AND finished.finished_at >= made.started_at
                 ORDER BY finished.event_id
@@ -132,7 +132,8 @@ CROSS JOIN LATERAL (
 -- row: now timestamptz, everything_is_paused boolean, url text, secret_created_at timestamptz, is_paused boolean,
 --   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
 --   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
---   suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
+--   suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint,
+--   at_once smallint
 -- order: one row; ahead is exact below the limit
 -- none: the session is over
 SELECT
@@ -152,13 +153,14 @@ SELECT
     head.event_id AS head_event_id,
     head.seq AS head_seq,
     head.created_at AS head_created_at,
-    ahead.events AS ahead
+    ahead.events AS ahead,
+    endpoint.at_once
 FROM role.reader AS me
 CROSS JOIN LATERAL (
     SELECT state.paused FROM role.state AS state WHERE role.may_read LIMIT 1
 ) AS state
 LEFT JOIN LATERAL (
-    SELECT endpoints.url, endpoints.secret_created_at
+    SELECT endpoints.url, endpoints.secret_created_at, endpoints.at_once
     FROM role.endpoints AS endpoints
     WHERE role.may_read AND endpoints.merchant_id = $2
     LIMIT 1
