@@ -41,6 +41,13 @@ PATIENT = {"ATTEMPT_TIMEOUT": "PT1M", "LEASE": "PT2M", "SHUTDOWN_GRACE": "PT1M"}
 """Settings for requests that hang until the test has them answered."""
 IN_SCALED_TIME = {"ATTEMPT_TIMEOUT": "PT25S"}
 """Settings where time is scaled: the usual ten seconds of an attempt would be one second of ours."""
+OLDER = """
+INSERT INTO webhook.dispatcher (
+    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
+)
+VALUES ('o', 'h', '0.9', clock_timestamp(), clock_timestamp(), 1, 1, true, '{}', '{}')
+"""
+"""A dispatcher of the schema before beats."""
 ENDPOINT = "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)"
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.acceptance.api_merchant import Merchant, Reply, command_path, start_api
-from tests.acceptance.installation import SEALS, Installation
+from tests.acceptance.installation import OLDER, SEALS, Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.operations.models import BLOCKED_REASON
@@ -17,12 +17,6 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 
 CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
-OLDER = """
-INSERT INTO webhook.dispatcher (
-    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
-)
-VALUES ('o', 'h', '0.9', clock_timestamp(), clock_timestamp(), 1, 1, true, '{}', '{}')
-"""
 
 
 async def configured(installation: Installation, merchant: Merchant, merchant_id: str) -> None:
@@ -112,6 +106,45 @@ async def test_a_merchant_says_which_types_it_wants_and_reads_the_others(install
         await daemon.ended()
         await installation.owner.execute(OLDER)
         assert (await put(types=failed)).code == codes.UNAVAILABLE
+
+
+async def test_a_merchant_has_several_charges_sent_at_once_in_the_order_of_each(
+    installation: Installation,
+) -> None:
+    daemon = await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        url = installation.receiver.url("m1")
+        await installation.until_true(SEALS)
+
+        async def put(**body: object) -> Reply:
+            return await merchant.ask("PUT", "/v1/webhook", {"url": url, **body})
+
+        made = await put(order="charge")
+        assert (made.status, made.data["order"], made.data["atOnce"]) == (201, "charge", 8)
+        assert made.data["secret"].startswith("whsec_")
+        wrong: list[tuple[dict[str, object], str]] = [
+            ({"atOnce": 4}, "atOnce"),
+            ({"order": "merchant", "atOnce": 4}, "atOnce"),
+            ({"order": "charge", "atOnce": 33}, "atOnce"),
+            ({"order": "charge", "atOnce": 1}, "atOnce"),
+            ({"order": "any"}, "order"),
+        ]
+        for body, field in wrong:
+            refused = await put(**body)
+            assert [detail["field"] for detail in refused.json["error"]["details"]] == [field]
+        assert (await put(order="charge", atOnce=32)).data["atOnce"] == 32
+        assert (await put()).data["order"] == "charge"
+        shown = (await merchant.ask("GET", "/v1/webhook")).data
+        assert (shown["order"], shown["atOnce"]) == ("charge", 32)
+        alone = await merchant.ask("PUT", "/v1/webhook", {"order": "merchant"})
+        assert (alone.data["atOnce"], alone.data["url"]) == (None, url)
+        daemon.terminate()
+        await daemon.ended()
+        await installation.owner.execute(OLDER)
+        other = await merchant.ask("PUT", "/v1/webhook", {"url": f"{url}?other", "order": "charge"})
+        assert other.code == codes.UNAVAILABLE
+        assert (await merchant.ask("GET", "/v1/webhook")).data["url"] == url, "nothing was changed"
 
 
 async def test_who_removes_a_webhook_is_told_how_many_events_fail(installation: Installation) -> None:

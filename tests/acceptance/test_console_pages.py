@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
-from tests.acceptance.installation import IN_SCALED_TIME, Installation, Sent
+from tests.acceptance.installation import IN_SCALED_TIME, OLDER, Installation, Sent
 from tests.waiting import until_found
 from webhook_dispatcher.console.rendering import merchant_path
 from webhook_dispatcher.domain.account import Role
@@ -125,6 +125,21 @@ async def test_types_are_ticked_and_what_is_not_wanted_says_so(
     told = (await person.get(f"/deliveries/{unwanted.id}")).text
     assert "filter did not want it" in told
     assert ">Not wanted<" in told
+
+
+async def test_the_order_is_changed_and_shown(installation: Installation, person: Client) -> None:
+    await installation.configure("m1")
+    assert "one event after the other" in (await person.get("/merchants/m1")).text
+    assert (await person.post("/merchants/m1/order", {"at_once": "33"})).status == 422
+    for at_once, said in (("8", "was changed"), ("8", "is the order already"), ("1", "was changed")):
+        changed = await person.post("/merchants/m1/order", {"at_once": at_once})
+        page = (await person.get(changed.location)).text
+        assert said in page
+        assert ("by charge, 8 at once" in page) is (at_once == "8")
+    assert (await person.post("/merchants/nobody/order", {"at_once": "8"})).status == 409
+    await installation.owner.execute(OLDER)
+    refused = await person.post("/merchants/m1/order", {"at_once": "8"})
+    assert (refused.status, "know no order by charge" in refused.text) == (409, True)
 
 
 async def test_a_test_event_that_is_refused_says_so(installation: Installation, person: Client) -> None:

@@ -150,6 +150,7 @@ CHANGES: dict[str, tuple[Change, ...]] = {
         lambda endpoints, token: endpoints.put(token, f"{URL}/stolen", None),
         lambda endpoints, token: endpoints.put(token, f"{URL}/stolen", sealed(K1)),
     ),
+    "own_set_order": (lambda endpoints, token: endpoints.set_order(token, 8),),
     "own_rotate_secret": (
         lambda endpoints, token: endpoints.rotate(token, sealed(K1), None),
         lambda endpoints, token: endpoints.rotate(token, sealed(K1), HOUR),

@@ -57,6 +57,7 @@ CHANGES: dict[str, Change] = {
     "console_put_endpoint": lambda actions, session: actions.put_endpoint(
         session, "m1", f"{URL}/new", sealed()
     ),
+    "console_set_order": lambda actions, session: actions.set_order(session, "m1", 8),
     "console_rotate_secret": lambda actions, session: actions.rotate_secret(
         session, "m1", sealed(secret=NEWER), HOUR
     ),

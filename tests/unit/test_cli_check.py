@@ -58,13 +58,20 @@ async def test_who_has_a_filter_is_named_for_whose_sake_older_programs_are_refus
     assert told == "ok; of m1; programs for schema 22 are refused"
 
 
+async def test_whose_order_is_by_charge_is_named_for_whose_sake_older_programs_are_refused() -> None:
+    database = await configured()
+    await database.set_order("m1", 8)
+    [told] = [each.note for each in await examine(session(database)) if each.check == "order"]
+    assert told == "ok; by charge of m1, for whose sake older programs are refused"
+
+
 async def test_nothing_is_wrong() -> None:
     results = await examine(session(await configured()))
     assert problems(results) == {}
     assert [result.check for result in results] == [
         *("configuration", "open files", "crash", "tls", "database", "clock", "schema", "installation"),
         *("names", "event types", "keys", "partitions", "lost", "dispatchers", "transactions", "temporary"),
-        *("rows", "platform", "filters", "outbound", "endpoints"),
+        *("rows", "platform", "filters", "order", "outbound", "endpoints"),
     ]
 
 

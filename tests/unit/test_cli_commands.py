@@ -190,6 +190,23 @@ def test_deliveries_are_shown_with_their_attempts(database: FakeAdministration, 
     )
 
 
+def test_an_order_is_set_alone_or_with_the_url_and_shown_where_somebody_has_one(shell: Shell) -> None:
+    database = FakeAdministration()
+    code, _, err = shell("endpoint set m1 --order charge", database)
+    assert (code, "has no endpoint" in err) == (1, True)
+    made = shell.json("endpoint set m1 https://merchant.com/ --order charge", database)
+    assert (made["created"], made["order"], made["at_once"]) == (True, "charge", 8)
+    shown = shell.json("endpoint show m1", database)
+    assert (shown["order"], shown["at_once"]) == ("charge", 8)
+    assert "charge" in shell("endpoint list", database)[1]
+    assert shell.json("endpoint set m1 --order charge --at-once 32", database)["at_once"] == 32
+    assert shell("endpoint set m1 --order merchant", database)[:2] == (
+        0,
+        "m1: order changed; the secret stays (see `endpoint rotate-secret`)\n",
+    )
+    assert "at_once" not in shell("endpoint list", database)[1]
+
+
 def test_a_test_event_that_fails_says_why(shell: Shell) -> None:
     result = {"event_id": str(EVENT), "outcome": "connect", "status": None, "reason": "ECONNREFUSED"}
     done = replace(DONE, command="test_event", result=result)

@@ -90,6 +90,13 @@ def test_behind_others_the_pace_of_the_latest_attempts_says_when_its_turn_comes(
     assert "Its turn comes in about 30 s" in told
 
 
+def test_by_charge_it_waits_for_its_own_charge_and_comes_the_sooner() -> None:
+    given = replace(facts(ahead=12, at_once=4), latest=[TIMEOUT] * 2)
+    told = said(explain(given, RULES))
+    assert "Earlier events of its merchant that wait: 12. Order is kept by charge, 4 at once" in told
+    assert "Its turn comes in about 30 s" in told
+
+
 def test_a_lane_that_nobody_takes_is_remarked_on_after_a_while() -> None:
     fresh, old = (said(explain(facts(replace(DELIVERY, created_at=at)), RULES)) for at in (NOW, NOW - MINUTE))
     assert "no dispatcher holds the lane: one takes it up within a second" in fresh

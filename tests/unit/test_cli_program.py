@@ -50,7 +50,10 @@ def test_errors_have_exit_code(error: DispatcherError, code: int, capsys: pytest
     ("line", "named"),
     [
         *(("", "Missing command"), ("nonsense", "'nonsense'"), ("endpoint set", "'MERCHANT'")),
-        ("endpoint set m1", "give a URL"),
+        ("endpoint set m1", "give a URL, --types or --order"),
+        ("endpoint set m1 https://merchant.com/ --at-once 8", "goes with --order charge"),
+        ("endpoint set m1 --order merchant --at-once 8", "goes with --order charge"),
+        ("endpoint set m1 --order charge --at-once 33", "less than or equal to 32"),
         ("endpoint show ''", "1 to 128 printable characters"),
         ("endpoint rotate-secret m1 --overlap 24x", "ISO 8601"),
         ("endpoint rotate-secret m1 --overlap PT0S", "longer than PT0S"),

@@ -23,7 +23,7 @@ from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.diagnosis.findings import Level
 from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.domain.duration import render_duration
-from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.endpoint import EndpointView, Order
 from webhook_dispatcher.domain.errors import (
     MAY_NOT,
     ConfigurationError,
@@ -200,6 +200,7 @@ async def _database(
         endpoints = await database.list_endpoints()
         yield _platform(endpoints)
         yield _filters(endpoints)
+        yield _by_charge(endpoints)
         if settings.egress_proxy is not None or any(map(_has_name, endpoints)):
             yield await _outbound(session, settings)
         for result in _urls(settings, endpoints):
@@ -486,6 +487,16 @@ def _filters(endpoints: list[EndpointView]) -> CheckResult:
     more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
     named = f"{', '.join(merchants[:MAX_NAMED])}{more}"
     return CheckResult("filters", note=f"ok; of {named}; programs for schema 22 are refused")
+
+
+def _by_charge(endpoints: list[EndpointView]) -> CheckResult:
+    """Name whose order is kept by charge, for whose sake older programs are refused."""
+    merchants = [shown(endpoint.merchant_id) for endpoint in endpoints if endpoint.order is Order.CHARGE]
+    if not merchants:
+        return CheckResult("order")
+    more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
+    named = f"{', '.join(merchants[:MAX_NAMED])}{more}"
+    return CheckResult("order", note=f"ok; by charge of {named}, for whose sake older programs are refused")
 
 
 def _platform(endpoints: list[EndpointView]) -> CheckResult:

@@ -17,7 +17,15 @@ from webhook_dispatcher.cli.recover import amount
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.command import Skip
-from webhook_dispatcher.domain.endpoint import MAX_TYPES, EndpointChange, EndpointView, choices
+from webhook_dispatcher.domain.endpoint import (
+    DEFAULT_AT_ONCE,
+    MAX_AT_ONCE,
+    MAX_TYPES,
+    EndpointChange,
+    EndpointView,
+    Order,
+    choices,
+)
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import SERVICE, STANDARD, Names
@@ -45,15 +53,29 @@ def set_(
             "--types", metavar="TYPE,…", help="Send these types alone, besides tests; all: every type."
         ),
     ] = None,
+    order: Annotated[
+        Order | None, typer.Option("--order", help="Whose events are sent one after the other.")
+    ] = None,
+    at_once: Annotated[
+        int | None,
+        typer.Option(
+            "--at-once",
+            min=2,
+            max=MAX_AT_ONCE,
+            help="With --order charge, of how many charges one may be under way.",
+            show_default=str(DEFAULT_AT_ONCE),
+        ),
+    ] = None,
     requested_by: RequestedBy = None,
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Configure a merchant and print its secret, once; of one that is configured change URL or types."""
+    """Configure a merchant and print its secret, once; of a configured merchant change what is given."""
     from webhook_dispatcher.transport.guard import Guard
 
-    if url is None and types is None:
-        raise typer.BadParameter("give a URL, or --types")
+    if url is None and types is None and order is None:
+        raise typer.BadParameter("give a URL, --types or --order")
+    wanted = _wanted(order, at_once)
     session = session_of(context, shard)
     settings = session.settings()
     keyring = settings.keyring()
@@ -69,26 +91,37 @@ def set_(
             raise not_configured(merchant)
         async with database.at_once():
             # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
-            while url is not None and not await database.update_endpoint_url(merchant, url):
+            while url is not None and not created and not await database.update_endpoint_url(merchant, url):
                 await database.verify_keys(keyring)
-                if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
-                    created = True
-                    break
+                sealed = keyring.seal(merchant, secret)
+                created = await database.insert_endpoint(merchant, url, sealed, keyring)
             if named:
                 await database.set_types(merchant, filter_of(named))
+            if order is not None:
+                await database.set_order(merchant, wanted)
         return created
 
     created = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
     filtered = {"types": filter_of(named)} if named else {}
+    ordered = {} if order is None else {"order": order, "at_once": wanted}
     if as_json:
-        print_json({"merchant_id": merchant, "url": url, **filtered, "created": created, "secret": revealed})
+        given = {"merchant_id": merchant, "url": url, **filtered, **ordered}
+        print_json({**given, "created": created, "secret": revealed})
     elif revealed is not None:
         typer.echo(f"{shown(merchant)}: configured; the secret is shown this once:")
         typer.echo(revealed)
     else:
-        changed = " and ".join(["URL"] * (url is not None) + ["types"] * bool(named))
+        changes = (("URL", url), ("types", types), ("order", order))
+        changed = " and ".join(name for name, given in changes if given is not None)
         typer.echo(f"{shown(merchant)}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
+
+
+def _wanted(order: Order | None, at_once: int | None) -> int | None:
+    """Return of how many charges events are to be sent at once; None: of one."""
+    if at_once is not None and order is not Order.CHARGE:
+        raise typer.BadParameter("--at-once goes with --order charge")
+    return (at_once or DEFAULT_AT_ONCE) if order is Order.CHARGE else None
 
 
 def split_types(text: str | None) -> list[str]:
@@ -135,7 +168,7 @@ def show(
     if sealed is not None:
         signatures, said = _signatures(session, merchant, sealed)
     if as_json:
-        print_json({**dataclasses.asdict(endpoint), "signatures": signatures})
+        print_json({**_facts(endpoint), "signatures": signatures})
     else:
         print_facts(
             [*((column, getattr(endpoint, column)) for column in _columns([endpoint])), ("signatures", said)]
@@ -161,7 +194,7 @@ def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
 
     endpoints, pause = session_of(context, shard).work(find)
     if as_json:
-        print_json(endpoints)
+        print_json([_facts(endpoint) for endpoint in endpoints])
     else:
         if pause is not None:
             typer.echo(f"{said_of_pause(pause)}: nobody is sent anything until `resume --all`")
@@ -228,11 +261,21 @@ def remove(
     typer.echo(f"{shown(merchant)}: removed")
 
 
+def _facts(endpoint: EndpointView) -> dict[str, object]:
+    return {**dataclasses.asdict(endpoint), "order": endpoint.order}
+
+
 def _columns(endpoints: Sequence[EndpointView]) -> tuple[str, ...]:
-    """Return what there is to show: suspension and filters, where somebody has either."""
+    """Return what there is to show: suspension, filters and order, where somebody has any."""
     is_anybody = any(endpoint.suspended_at is not None for endpoint in endpoints)
     is_filtered = any(endpoint.types is not None for endpoint in endpoints)
-    return COLUMNS + (WHILE_SUSPENDED if is_anybody else ()) + (("types",) if is_filtered else ())
+    is_by_charge = any(endpoint.at_once is not None for endpoint in endpoints)
+    return (
+        *COLUMNS,
+        *(WHILE_SUSPENDED if is_anybody else ()),
+        *(("types",) if is_filtered else ()),
+        *(("order", "at_once") if is_by_charge else ()),
+    )
 
 
 def new_secret() -> Secret:

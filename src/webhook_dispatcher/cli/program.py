@@ -36,7 +36,7 @@ def _control_commands(*group: str) -> dict[str, LateCommand]:
 ENDPOINT = {
     "set": LateCommand(
         "endpoints.set_",
-        "Configure a merchant and print its secret, once; of one that is configured change URL or types.",
+        "Configure a merchant and print its secret, once; of a configured merchant change what is given.",
         "endpoint set merchant-1 https://merchant.com/webhooks",
     ),
     "import": LateCommand(

@@ -196,10 +196,13 @@ def _explain_pending(facts: EventFacts, rules: Rules, told: Explanation) -> None
 
 
 def _explain_turn(facts: EventFacts, told: Explanation) -> None:
-    """Say what comes before it: events of one merchant are first attempted one after the other."""
-    now = facts.circumstances
-    key = "ahead_or_more" if now.ahead >= MAX_AHEAD else "ahead"
-    told.why += [said(key, count=min(now.ahead, MAX_AHEAD), merchant=facts.delivery.merchant_id)]
+    """Say what comes before it: a merchant's events, or a charge's, are attempted one after the other."""
+    now, counted = facts.circumstances, min(facts.circumstances.ahead, MAX_AHEAD)
+    if now.at_once is not None:
+        told.why += [said("ahead_by_charge", events=counted, at_once=now.at_once)]
+    else:
+        key = "ahead_or_more" if now.ahead >= MAX_AHEAD else "ahead"
+        told.why += [said(key, count=counted, merchant=facts.delivery.merchant_id)]
     if now.head_seq is not None and now.head_created_at is not None:
         told.why += [
             said(
@@ -210,7 +213,7 @@ def _explain_turn(facts: EventFacts, told: Explanation) -> None:
         told.why += [said("held_ahead", holder=_holder(facts), attempt=_in_flight(facts, "in_flight_ahead"))]
     if pace := _pace(facts):
         told.why += [said("pace", count=len(facts.latest), outcomes=_outcomes(facts), pace=pace)]
-        told.following += [said("turn", wait=pace * now.ahead)]
+        told.following += [said("turn", wait=pace * now.ahead / (now.at_once or 1))]
 
 
 def _advise_on_merchant(facts: EventFacts) -> list[Advice]:

@@ -79,7 +79,7 @@ def table(
             "putWebhook",
             webhook.WebhookUrl,
             putting.put,
-            summary="Set where events go, and which are sent; the first time, a signing secret is told once.",
+            summary="Set where which events go, in which order; the first time, a secret is told once.",
             refusals=(INVALID_URL, NOT_CONFIGURED),
             answer=webhook.WebhookAnswer,
             created=webhook.CreatedWebhook,

@@ -21,10 +21,17 @@ from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.models import Instant, WantedType, write
 from webhook_dispatcher.api.validation import Model, Nothing, refuse_field
 from webhook_dispatcher.domain.command import CommandName, CommandView
-from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, MAX_TYPES
+from webhook_dispatcher.domain.endpoint import (
+    DEFAULT_AT_ONCE,
+    KNOWS_NO_FILTERS,
+    MAX_AT_ONCE,
+    MAX_TYPES,
+    Order,
+)
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import CHARGE_TYPES
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
+from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.endpoints import (
     AS_IT_IS,
     Endpoints,
@@ -38,6 +45,7 @@ from webhook_dispatcher.storage.api.new_secrets import NotSealed, Stored, store_
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_OVERLAP_SECONDS = 7 * 24 * 3600
+AtOnce = Annotated[int, Field(ge=2, le=MAX_AT_ONCE)]
 
 _log = structlog.get_logger()
 
@@ -45,7 +53,8 @@ _log = structlog.get_logger()
 class WebhookAnswer(Model):
     """Where events are sent, and how that fares.
 
-    types: which are; null: all. waiting: how many are owed; at most 10,000.
+    types: which are; null: all. order: whose events are sent one after the other. atOnce: of how many charges
+    at once; null: of one. waiting: how many are owed; at most 10,000.
     """
 
     url: str
@@ -58,6 +67,8 @@ class WebhookAnswer(Model):
     failures_in_a_row: int
     suspended_at: Instant | None
     types: list[WantedType] | None
+    order: Order
+    at_once: AtOnce | None
     waiting: int
 
 
@@ -68,7 +79,10 @@ class CreatedWebhook(WebhookAnswer):
 
 
 class WebhookUrl(Model):
-    """Where events are to be sent, and which types; null: all. What is left out stays as it is."""
+    """Where events are to be sent, which types (null: all), and in which order. What is left out stays.
+
+    order: `merchant`, one after the other, or `charge`. atOnce: with `charge`, of how many charges at once.
+    """
 
     url: str = Field(
         default_factory=str, min_length=1, max_length=4096, examples=["https://shop.example.com/webhooks"]
@@ -76,6 +90,8 @@ class WebhookUrl(Model):
     types: Annotated[list[WantedType], Field(min_length=1, max_length=MAX_TYPES)] | None = Field(
         default_factory=lambda: None, examples=[["charge.succeeded", "charge.failed"]]
     )
+    order: Order = Field(Order.MERCHANT, examples=["charge"])
+    at_once: AtOnce = Field(DEFAULT_AT_ONCE, examples=[DEFAULT_AT_ONCE])
 
 
 class SecretRotation(Model):
@@ -146,15 +162,11 @@ class Putting:
         self._guard = guard
 
     async def put(self, request: Request, body: WebhookUrl) -> Response:
-        """Change URL and types, or create the endpoint with a secret of its own."""
-        if not body.model_fields_set:
-            raise refuse_field("url", "missing", request.head.language)
-        if body.url and (fault := self._guard.find_fault(body.url)) is not None:
-            raise ApiError(INVALID_URL, extra={"reason": fault})
+        """Change URL, types and order, or create the endpoint with a secret of its own."""
+        self._refuse_fields(request, body)
         caller = request.caller
-        types = body.types if "types" in body.model_fields_set else AS_IT_IS
-        await _refuse_strange(types or (), request)
-        store = partial(Endpoints(caller.database).put, caller.token, body.url or None, types=types)
+        await _refuse_strange(body.types or (), request)
+        store = partial(_store, caller, body)
         try:
             result = await store(None)
             if result is PutOutcome.NOT_CONFIGURED and not body.url:
@@ -166,9 +178,31 @@ class Putting:
         except StatementRefused as error:
             if error.sqlstate != KNOWS_NO_FILTERS:
                 raise
-            _log.warning("types.refused", reason=error.detail)
+            _log.warning("endpoint.refused", reason=error.detail)
             raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None
         return Response(await _write(caller, WebhookAnswer, await _endpoint(caller)))
+
+    def _refuse_fields(self, request: Request, body: WebhookUrl) -> None:
+        given = body.model_fields_set
+        if not given:
+            raise refuse_field("url", "missing", request.head.language)
+        if "at_once" in given and body.order is not Order.CHARGE:
+            raise refuse_field("atOnce", "extra_forbidden", request.head.language)
+        if body.url and (fault := self._guard.find_fault(body.url)) is not None:
+            raise ApiError(INVALID_URL, extra={"reason": fault})
+
+
+async def _store(caller: Caller, body: WebhookUrl, sealed: SealedSecret | None) -> PutOutcome:
+    """Store what is given, all or nothing."""
+    given = body.model_fields_set
+    types = body.types if "types" in given else AS_IT_IS
+    async with transaction(caller.database) as database:
+        endpoints = Endpoints(database)
+        result = await endpoints.put(caller.token, body.url or None, sealed, types)
+        if "order" in given and result not in (PutOutcome.NOT_CONFIGURED, PutOutcome.KEY_IS_OLD):
+            at_once = body.at_once if body.order is Order.CHARGE else None
+            await endpoints.set_order(caller.token, at_once)
+    return result
 
 
 async def _refuse_strange(types: Sequence[str], request: Request) -> None:

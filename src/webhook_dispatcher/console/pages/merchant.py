@@ -5,6 +5,7 @@ that made it: it is in no URL, no log and no page that is asked for again. The f
 before, so that a browser that sends it again makes no second one.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.rendering import label, merchant_path, reason, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
-from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, MAX_TYPES
+from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, KNOWS_NO_ORDER, MAX_AT_ONCE, MAX_TYPES
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
@@ -51,6 +52,8 @@ _SAID = {
     "same": "merchant.url_unchanged",
     "types": "merchant.types_changed",
     "same_types": "merchant.types_unchanged",
+    "order": "merchant.order_changed",
+    "same_order": "merchant.order_unchanged",
     "revoked": "merchant.key_revoked",
 }
 
@@ -147,6 +150,7 @@ class MerchantPages:
                 (name, merchant is None or merchant.types is None or name in merchant.types)
                 for name in await self._merchants.types(merchant_id)
             ],
+            "max_at_once": MAX_AT_ONCE,
             "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],
             "deliveries_path": with_query("/deliveries", {"merchant": merchant_id}),
             "recover_path": _recover_path(merchant),
@@ -224,6 +228,23 @@ class MerchantPages:
         if result is PutOutcome.NOT_CONFIGURED:
             return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
         return _to(merchant_id, said="types" if result is PutOutcome.CHANGED else "same_types")
+
+    async def set_order(self, request: Request) -> Response:
+        """Have so many events attempted at once, in the order of each charge; one: in the merchant's."""
+        merchant_id, entered = wanted_merchant(request), request.form_value("at_once")
+        if not re.fullmatch("[0-9]{1,2}", entered) or not 1 <= int(entered) <= MAX_AT_ONCE:
+            raise HttpError(422, "malformed")
+        at_once = int(entered) if int(entered) > 1 else None
+        try:
+            result = await self._actions.set_order(request.key, merchant_id, at_once)
+        except StatementRefused as error:
+            if error.sqlstate != KNOWS_NO_ORDER:
+                raise
+            told = self._say(request, "merchant.order_refused", reason=error.detail)
+            return await self._page(request, problem=told, status=409)
+        if result is PutOutcome.NOT_CONFIGURED:
+            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+        return _to(merchant_id, said="order" if result is PutOutcome.CHANGED else "same_order")
 
     async def rotate(self, request: Request) -> Response:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
