@@ -90,6 +90,7 @@ class Event:
 
     begun_at: before its INSERT was asked for.
     committed_at: after the answer to its COMMIT; None when that answer was lost.
+    charge: whose events it is sent in order with; None: with its merchant's.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Event:
     object: str
     begun_at: float
     committed_at: float | None
+    charge: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

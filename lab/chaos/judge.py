@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Verdict:
     cases = Cases(evidence)
     injections = Injections(evidence.injections, evidence.limits)
     ledger, repeated = _attributed(cases, injections, evidence)
-    lines = list(order.in_line(cases).values())
+    lines = order.in_line(cases)
     comparisons = isolation.compared(cases, injections)
     broken = [
         *_about_events(cases, evidence, repeated),

@@ -1,6 +1,7 @@
 """Who receives in a run: most answer quickly, some slowly; some fail, some hang, a few are flooded.
 
-A quarter of them share a host. Each of the others is at an address in a network of its own.
+A quarter of them share a host. Each of the others is at an address in a network of its own. Of a third,
+order is kept by charge.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ class Merchant:
     share: of the events, as a weight. behaviours: as Behaviour.parse reads them, in turn and again; empty
     answers 200 at once. is_named: reached by a name, the others by address. address: its own, or that of a
     host that it shares with others; such a merchant has a name, and is reached by https. types: its
-    endpoint's filter; None: it wants all.
+    endpoint's filter; None: it wants all. at_once: where order is kept by charge, how many of its events may
+    be under way.
     """
 
     share: float
@@ -23,6 +25,7 @@ class Merchant:
     is_named: bool
     address: str
     types: Sequence[str] | None = None
+    at_once: int | None = None
 
     @property
     def is_hosted(self) -> bool:
@@ -74,6 +77,8 @@ def make_merchants(count: int, rate: float, random: Random) -> dict[str, Merchan
     rest = sum(merchant.share for name, merchant in merchants.items() if name not in flooded)
     share = rest * part / max(0.1, 1 - part * len(flooded))
     flood = [{"delay": FLOOD_DELAY}]
+    for number, name in list(enumerate(merchants))[1::3]:
+        merchants[name] = replace(merchants[name], at_once=2 + number % 7)
     return merchants | {name: replace(merchants[name], share=share, behaviours=flood) for name in flooded}
 
 

@@ -1,5 +1,9 @@
-"""I2: first requests of one merchant come in order, each after the one before has ended (contract 2.6)."""
+"""I2: first requests come in order, each after the one before has ended (contract 2.6).
 
+Those of one merchant; of one charge, where its merchant's order is kept by charge.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +15,7 @@ from lab.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival
 
 Line = Sequence[tuple[Case, Arrival]]
-"""A merchant's events with their first arrivals, as they came."""
+"""The events of a merchant, or of a charge, with their first arrivals, as they came."""
 TOLERANCE = 0.1
 """Seconds by which the end of a connection that was given up may reach the receiver late."""
 
@@ -26,14 +30,16 @@ class BrokenPromise:
     other: Case | None = None
 
 
-def in_line(cases: Cases) -> dict[str, Line]:
-    """Return each merchant's events whose first arrival shows their turn, as they came."""
-    lines: dict[str, Line] = {}
+def in_line(cases: Cases) -> Sequence[Line]:
+    """Return the events of each merchant or charge whose first arrival shows their turn, as they came."""
+    lines: defaultdict[tuple[str, str | None], list[tuple[Case, Arrival]]] = defaultdict(list)
     for merchant_id, owed in cases.of_merchant.items():
-        line = [(case, first) for case in owed if (first := case.first_in_line()) is not None]
+        for case in owed:
+            if (first := case.first_in_line()) is not None:
+                lines[merchant_id, case.event.charge].append((case, first))
+    for line in lines.values():
         line.sort(key=lambda entry: entry[1].started_at)
-        lines[merchant_id] = line
-    return lines
+    return list(lines.values())
 
 
 def out_of_order(line: Line) -> Iterator[BrokenPromise]:

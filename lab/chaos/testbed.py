@@ -41,7 +41,8 @@ DEAR = 5
 PLAIN = 1
 """Daemons that reach the database without TLS."""
 SET_ENDPOINT = """
-INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types, at_once)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (merchant_id) DO NOTHING
 """
 PATIENCE = 20.0
@@ -228,8 +229,11 @@ class Testbed:
 
     def _endpoint(self, merchant_id: str, secret: Secret) -> tuple[object, ...]:
         sealed = self.keyring.seal(merchant_id, secret)
-        types = None if merchant_id == PLATFORM else self.cast[merchant_id].types
-        return merchant_id, self.url(merchant_id), sealed.sealed, sealed.key_id, types
+        about = merchant_id, self.url(merchant_id), sealed.sealed, sealed.key_id
+        if merchant_id == PLATFORM:
+            return *about, None, None
+        merchant = self.cast[merchant_id]
+        return *about, merchant.types, merchant.at_once
 
     def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
         """Let merchants do this with each request from now on."""
@@ -270,8 +274,13 @@ class Testbed:
             self._receive(stack)
             await self._configure()
             shares = {name: merchant.share for name, merchant in self.cast.items()}
+            by_charge = frozenset(name for name, merchant in self.cast.items() if merchant.at_once)
             self.writers = Writers(
-                self.server.dsn("webhook_producer"), shares, self.scale.rate, Random(self.random.random())
+                self.server.dsn("webhook_producer"),
+                shares,
+                self.scale.rate,
+                Random(self.random.random()),
+                by_charge,
             )
             victims = []
             for slot in range(1, self.scale.daemons + 1):

@@ -7,7 +7,7 @@ COMMIT got no answer is known all the same.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from random import Random
 from uuid import UUID, uuid4
@@ -32,6 +32,7 @@ _ENTER_ALL = "INSERT INTO public.ledger (event_id, seq) SELECT * FROM unnest($1:
 _TYPES = ("charge.created", "charge.succeeded", "charge.split_completed", "charge.fiscal_registered")
 AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What a session may raise when it is cut off: TimeoutError is an OSError."""
+CHARGES = 4
 LARGE = 0.01
 """The share of events with a large object."""
 
@@ -39,13 +40,17 @@ LARGE = 0.01
 class Writers:
     """Several writers, each with merchants of its own.
 
-    merchants: how many shares of the events each gets. rate: events a second, all together.
+    merchants: how many shares of the events each gets. rate: events a second, all together. by_charge: whose
+    events are of CHARGES charges, since their order is kept by them; of others each has a charge of its own.
     """
 
-    def __init__(self, dsn: str, merchants: Mapping[str, float], rate: float, random: Random) -> None:
+    def __init__(
+        self, dsn: str, merchants: Mapping[str, float], rate: float, random: Random, by_charge: Set[str]
+    ) -> None:
         self._dsn = dsn
         self._merchants = merchants
         self._rate = rate
+        self._by_charge = by_charge
         self._random = random
         self._events: list[Event] = []
         self._late: set[asyncio.Task[None]] = set()
@@ -100,15 +105,22 @@ class Writers:
     async def _insert(
         self, connection: asyncpg.Connection, merchant_id: str, begun: float, random: Random
     ) -> Event:
-        event = _make(merchant_id, begun, random)
+        event = self._make(merchant_id, begun, random)
         seq = await connection.fetchval(_INSERT, event.id, merchant_id, event.type, event.object)
         await connection.execute(_ENTER, event.id, seq)
         return replace(event, seq=seq)
 
+    def _make(self, merchant_id: str, begun: float, random: Random) -> Event:
+        """Make an event that is not written yet."""
+        event_id = UUID(int=random.getrandbits(128), version=4)
+        charge = f"ch_{random.randrange(CHARGES)}" if merchant_id in self._by_charge else None
+        text = _object(charge or f"ch_{event_id.hex}", random)
+        return Event(str(event_id), 0, merchant_id, random.choice(_TYPES), text, begun, None, charge)
+
     async def write_burst(self, merchants: Sequence[str], each: int) -> None:
         """Commit so many events of each merchant, all in one transaction; raises what is AWAY."""
         begun, random = time.monotonic(), Random(uuid4().int)
-        events = [_make(merchant_id, begun, random) for _ in range(each) for merchant_id in merchants]
+        events = [self._make(merchant_id, begun, random) for _ in range(each) for merchant_id in merchants]
         ids = [event.id for event in events]
         connection = await self._connect()
         try:
@@ -158,15 +170,9 @@ class Writers:
         return events, [event for event in self._events if event.id not in known]
 
 
-def _make(merchant_id: str, begun: float, random: Random) -> Event:
-    """Make an event that is not written yet."""
-    event_id = UUID(int=random.getrandbits(128), version=4)
-    return Event(str(event_id), 0, merchant_id, random.choice(_TYPES), _charge(event_id, random), begun, None)
-
-
-def _charge(event_id: UUID, random: Random) -> str:
+def _object(charge: str, random: Random) -> str:
     """Make a charge's text; a number is spelled as only the original text has it."""
     size = random.randrange(20_000, 80_000) if random.random() < LARGE else random.randrange(50, 400)
     filling = random.randbytes(size // 2).hex()
     amount = f"{random.randrange(1, 10**6)}.50"
-    return f'{{"id": "ch_{event_id.hex}", "amount": {amount}, "note": "{filling}"}}'
+    return f'{{"id": "{charge}", "amount": {amount}, "note": "{filling}"}}'

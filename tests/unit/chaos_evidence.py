@@ -57,12 +57,20 @@ class EvidenceBuilder:
         self.unwanted: set[str] = set()
 
     def event(
-        self, name: str, at: float, merchant: str = "m1", took: float = 0.01, unsure: bool = False
-    ) -> None:
+        self, name: str, at: float, merchant: str = "m1", took: float = 0.01, unsure: bool = False,
+        charge: str | None = None,
+    ) -> None:  # fmt: skip
         """Commit an event; `unsure`: the answer to its COMMIT was lost."""
         seq = len(self.events) + 1
         self.events[name] = Event(
-            name, seq, merchant, "charge.created", f'{{"n": {seq}.0}}', at, None if unsure else at + took
+            name,
+            seq,
+            merchant,
+            "charge.created",
+            f'{{"n": {seq}.0}}',
+            at,
+            None if unsure else at + took,
+            charge,
         )
         self.rows[name] = []
         self.ends[name] = ("delivered", None)

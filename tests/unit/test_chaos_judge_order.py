@@ -42,6 +42,19 @@ def test_a_first_request_before_the_end_of_the_one_before_overlaps(builder: Evid
     assert found(builder) == [(What.OVERLAP, "e")]
 
 
+@pytest.mark.parametrize(("charge", "is_right"), [("b", True), ("a", False)])
+def test_where_order_is_kept_by_charge_only_events_of_one_wait_for_each_other(
+    builder: EvidenceBuilder, charge: str, is_right: bool
+) -> None:
+    builder.event("d", 5, charge="a")
+    builder.event("e", 5.1, charge=charge)
+    builder.event("f", 5.2, charge="c")
+    builder.attempt("e", 5.3, took=0.3)
+    builder.attempt("d", 5.4)
+    builder.attempt("f", 5.5)
+    assert found(builder) == ([] if is_right else [(What.OUT_OF_ORDER, "e"), (What.OVERLAP, "d")])
+
+
 @pytest.mark.parametrize(("begin", "is_right"), [(5.85, False), (5.95, True)])
 def test_an_unanswered_request_is_given_up(builder: EvidenceBuilder, begin: float, is_right: bool) -> None:
     builder.event("d", 5)

@@ -266,6 +266,12 @@ class ModelDaemon:
             if session.state < SessionState.OVER and not session.is_lost and session.trusted_until > now
         ]
 
+    def wake_sessions(self) -> None:
+        """Let sessions by charge look at the time, which passes here without their timers."""
+        for session in self.dispatcher._sessions.values():
+            if session.charges is not None:
+                session.charges.changed.set()
+
     async def look(self) -> None:
         await self.dispatcher.step(self.group)
 

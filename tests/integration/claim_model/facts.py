@@ -33,6 +33,7 @@ class Committed:
     is_by_hand: somebody cancelled it, had it sent again, or deleted it: only that it is owed or finished, and
         that its schedule was kept, is asked of it then, and of a deleted one nothing.
     is_cancelled: it may be sent once more after that, and fail for good at once.
+    charge: None where order is kept by merchant.
     claimed_until: the end of the claim that a retry had when it was deleted. Its lane is not told, and takes
         its place for taken until then.
     """
@@ -40,6 +41,7 @@ class Committed:
     seq: int
     id: UUID
     merchant: str
+    charge: str | None
     inserted: int
     inserted_at: float
     is_special: bool = False
@@ -52,10 +54,14 @@ class Committed:
     has_arrived: bool = False
     is_passed_over: bool = False
 
+    def is_in_line_with(self, other: "Committed") -> bool:
+        """Tell whether one is sent after the other."""
+        return (self.merchant, self.charge) == (other.merchant, other.charge)
+
     def precedes(self, other: "Committed") -> bool:
         """Tell whether its transaction had ended before the other's number was given (contract 2.6)."""
         return (
-            self.merchant == other.merchant
+            self.is_in_line_with(other)
             and self.committed is not None
             and self.committed < other.inserted
             and not self.is_late
@@ -103,9 +109,11 @@ class Facts:
     filtered_since: dict[str, int] = field(default_factory=dict)
     count: int = 0
 
-    def insert(self, seq: int, event_id: UUID, merchant: str, is_special: bool) -> Committed:
+    def insert(
+        self, seq: int, event_id: UUID, merchant: str, charge: str | None, is_special: bool
+    ) -> Committed:
         self.count += 1
-        event = Committed(seq, event_id, merchant, self.count, self.moment.seconds, is_special)
+        event = Committed(seq, event_id, merchant, charge, self.count, self.moment.seconds, is_special)
         self.events[seq] = event
         return event
 
@@ -140,7 +148,10 @@ class Facts:
             assert other.number != request.number, f"attempt {request.number} of {event.seq} repeated"
             assert not other.is_live, f"two attempts of {event.seq} at once"
         elif other.event.merchant_id == event.merchant and not (other.is_retry or request.is_retry):
-            assert not other.is_live, f"{event.seq} before the end of {other.event.seq}"
+            is_next = self.events[other.event.seq].is_in_line_with(event)
+            assert not (is_next and other.is_live), f"{event.seq} before the end of {other.event.seq}"
+            if other.is_live:
+                self.seen.notes.add("two charges were under way")
 
     def excuse(self, tables: Tables, daemons: Iterable[ModelDaemon]) -> None:
         """What these daemons have under way and is not recorded may be repeated."""

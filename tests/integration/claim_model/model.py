@@ -23,7 +23,7 @@ from tests.integration.claim_model.surroundings import MERCHANTS, Surroundings
 from webhook_dispatcher.domain.errors import LockTaken, StorageError
 
 LANE_DOOR, OUTBOX_DOOR = 1, 2
-TURNS = 12
+TURNS = 24
 """Turns of the event loop within which tasks that wait for no reply have come to rest."""
 
 Then = Callable[[], Awaitable[None]]
@@ -109,6 +109,7 @@ class ClaimModel(Surroundings):
             for daemon in self.daemons:
                 if not daemon.is_frozen:
                     daemon.instruments.own_faults.beat()
+                    daemon.wake_sessions()
             await self._time_out()
         await self.rest()
         await self._set_clock()

@@ -16,7 +16,8 @@ from tests.integration.claim_model.facts import Committed, Facts, Tables
 from tests.servers.database import Database
 from webhook_dispatcher.domain.signing import Secret
 
-MERCHANTS = ("a", "b")
+BY_CHARGE = "b"
+MERCHANTS = ("a", BY_CHARGE)
 WANTED, SPECIAL = "charge.created", "charge.failed"
 """What filters name, and what they leave out."""
 PATIENCE = timedelta(seconds=6)
@@ -52,7 +53,7 @@ DELETE FROM webhook.control; UPDATE webhook.endpoint SET types = NULL;
 DELETE FROM webhook.lane; UPDATE webhook.state SET paused = false;
 SELECT setval('webhook.outbox_seq_seq', 1, false), setval('webhook.claim_token', 1, false);
 """
-_INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, '{}') RETURNING seq, id"
+_INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING seq, id"
 _LAPSES = """
 SELECT EXISTS (SELECT FROM webhook.lane WHERE lease_until > $1 AND lease_until <= $2)
     OR EXISTS (SELECT FROM webhook.outbox WHERE claim IS NOT NULL AND due_at > $1 AND due_at <= $2)
@@ -78,11 +79,13 @@ class Surroundings:
         for merchant in MERCHANTS:
             sealed = KEYRING.seal(merchant, Secret("whsec_" + "a" * 43))
             await first.execute(
-                "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)",
+                "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, at_once) "
+                "VALUES ($1, $2, $3, $4, $5)",
                 merchant,
                 f"https://{merchant}.example/",
                 sealed.sealed,
                 sealed.key_id,
+                2 if merchant == BY_CHARGE else None,
             )
         await first.close()
         self.db = await self._session()
@@ -120,11 +123,16 @@ class Surroundings:
             self.facts.commit(await self._insert(self.db, merchant))
 
     async def _insert(self, session: asyncpg.Connection, merchant: str) -> Committed:
-        """Insert an event; every third is of a type that filters leave out."""
+        """Insert an event; every third is of a type that filters leave out.
+
+        Where order is kept by charge, it is of one of two.
+        """
         is_special = len(self.facts.events) % 3 == 1
-        row = await session.fetchrow(_INSERT, merchant, SPECIAL if is_special else WANTED)
+        charge = f"ch_{self.facts.count % 2}" if merchant == BY_CHARGE else None
+        text = "{}" if charge is None else f'{{"id":"{charge}"}}'
+        row = await session.fetchrow(_INSERT, merchant, SPECIAL if is_special else WANTED, text)
         assert row is not None
-        return self.facts.insert(row["seq"], row["id"], merchant, is_special)
+        return self.facts.insert(row["seq"], row["id"], merchant, charge, is_special)
 
     async def begin_insert(self, merchant: str) -> None:
         if self._idle:
@@ -170,7 +178,9 @@ class Surroundings:
         return has_any
 
     async def change_url(self, merchant: str) -> None:
-        await self._change_endpoint("updated_at = clock_timestamp()", merchant)
+        order = "CASE WHEN at_once < 3 THEN at_once + 1 WHEN at_once IS NULL THEN 2 END"
+        change = f"updated_at = clock_timestamp(), at_once = {order}" if merchant == BY_CHARGE else ""
+        await self._change_endpoint(change or "updated_at = clock_timestamp()", merchant)
 
     async def change_filter(self, merchant: str) -> None:
         """Let a merchant want one type alone, or all again; whoever claims its lane after that goes by it."""
