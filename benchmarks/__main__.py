@@ -37,6 +37,7 @@ STANDARD: Mapping[str, Scenario] = {
     "many-merchants": drains.many_merchants,
     "https": drains.over_tls,
     "one-merchant": drains.one_merchant,
+    "by-charge": drains.by_charge,
     "steady-load": lags.steady,
     "recording": recording.recording,
     "isolation": isolation.isolation,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from benchmarks.contest import Figure, Run, Section, by_turns
-from benchmarks.ours import Drained, drain
+from benchmarks.ours import Drained, deliver, drain, fill
 from benchmarks.processes import Child, Usage
 from benchmarks.rig import Rig
 from benchmarks.sets import Bench
@@ -13,6 +13,9 @@ from benchmarks.sets import Bench
 CONCURRENCY = 100
 OURS, BARE, LIMIT = "webhook-dispatcher", "bare loop", "the receiver's limit"
 TUNED = "pgqueuer, collector tuned"
+AT_ONCE = 8
+HANGS = '{"id":"ch_hangs"}'
+IN_ORDER, BY_CHARGE, ONE_HANGS = "one after the other", "by charge", "by charge, one hangs"
 
 
 def ours(
@@ -178,6 +181,46 @@ def one_merchant(bench: Bench) -> Section:
             Figure(
                 "one merchant ÷ bare serial loop", runs.ratio(OURS, "rate", "bare serial loop"), least=0.85
             ),
+        ),
+    )
+
+
+def by_charge(bench: Bench) -> Section:
+    """Drain one merchant whose receiver takes 200 ms, in its order and in the order of each charge."""
+    rig = bench.rig
+    events = bench.events(50)
+
+    def run(template: str, count: int, at_once: int | None, hanging: int = 0) -> Run:
+        with rig.database(template) as database:
+            rig.execute("UPDATE webhook.endpoint SET at_once = $1", at_once, database=database)
+            for _ in range(hanging):
+                rig.execute(
+                    "INSERT INTO webhook.outbox (merchant_id, type, object) "
+                    "SELECT merchant_id, 'charge.created', $1 FROM webhook.endpoint",
+                    HANGS,
+                    database=database,
+                )
+            fill(rig, database, count, 1, 1_000)
+            return shown(deliver(rig, database, hanging + count, leaves_some=True))
+
+    with rig.another_receiver("--delay-ms", "200", "--hangs-on", HANGS) as slow:
+        template = rig.template(slow.url(), 1)
+        runs = by_turns(
+            bench.rounds,
+            {
+                IN_ORDER: lambda: run(template, events, None),
+                BY_CHARGE: lambda: run(template, AT_ONCE * events, AT_ONCE),
+                ONE_HANGS: lambda: run(template, AT_ONCE * events, AT_ONCE, hanging=2),
+            },
+            bench.tell,
+        )
+    return Section(
+        f"Drain: one merchant, receiver at 200 ms, order by charge, {AT_ONCE} at once",
+        f"{events:,} events one after the other, {AT_ONCE * events:,} by charge; two more of what hangs.",
+        runs,
+        (
+            Figure("by charge ÷ one after the other", runs.ratio(BY_CHARGE, "rate", IN_ORDER), least=6),
+            Figure("one hangs ÷ none", runs.ratio(ONE_HANGS, "rate", BY_CHARGE), least=0.9),
         ),
     )
 

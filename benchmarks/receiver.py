@@ -1,9 +1,9 @@
 """A receiver light enough not to be the limit: it finds the end of a request and answers 200.
 
 It verifies nothing (the tests' receiver does). The first part of the path says how it behaves: `/hook/`
-answers after --delay-ms, `/fail/` answers 500, `/hang/` never. For the rig: `/-/stats` (JSON), `/-/arrivals`
-(a line `event_id seconds` for each request since the last reset, with --log), `/-/reset`; `/-/hold`: from now
-on nothing is answered, until `/-/let-go`. Prints its ports.
+answers after --delay-ms, but for what holds the text --hangs-on, `/fail/` answers 500, `/hang/` never. For
+the rig: `/-/stats` (JSON), `/-/arrivals` (a line `event_id seconds` for each request since the last reset,
+with --log), `/-/reset`; `/-/hold`: from now on nothing is answered, until `/-/let-go`. Prints its ports.
 """
 
 import argparse
@@ -70,9 +70,10 @@ class Counts:
 class Connection(asyncio.Protocol):
     """One connection; requests come one after the other."""
 
-    def __init__(self, counts: Counts, delay: float) -> None:
+    def __init__(self, counts: Counts, delay: float, hangs_on: bytes) -> None:
         self._counts = counts
         self._delay = delay
+        self._hangs_on = hangs_on
         self._parts: list[bytes] = []
         self._missing = 0
 
@@ -115,6 +116,8 @@ class Connection(asyncio.Protocol):
         self._counts.note(data[at : data.find(b"\r", at)])
         if path.startswith(b"/hang/") or self._counts.is_holding:
             return
+        if self._hangs_on and self._hangs_on in data:
+            return
         answer = FAILED if path.startswith(b"/fail/") else OK
         if self._delay:
             asyncio.get_running_loop().call_later(self._delay, self._transport.write, answer)
@@ -135,7 +138,7 @@ async def serve(options: argparse.Namespace) -> None:
     counts = Counts(options.log)
 
     def connected() -> Connection:
-        return Connection(counts, options.delay_ms / 1000)
+        return Connection(counts, options.delay_ms / 1000, options.hangs_on.encode())
 
     loop = asyncio.get_running_loop()
     plain = await loop.create_server(connected, "127.0.0.1", 0, backlog=4096)
@@ -153,6 +156,7 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--delay-ms", type=float, default=0.0)
+    parser.add_argument("--hangs-on", default="", metavar="TEXT", help="leave a request with it unanswered")
     parser.add_argument("--ca-file", type=Path, help="serve TLS besides; the authority is written here")
     parser.add_argument("--names", nargs="+", default=NAMES, help="in the certificate")
     parser.add_argument("--log", action="store_true", help="keep each request's event and moment")
