@@ -89,7 +89,7 @@ def set_(
         await _check_types(merchant, named, database)
         if url is None and await database.find_endpoint(merchant) is None:
             raise not_configured(merchant)
-        async with database.at_once():
+        async with database.transaction():
             # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
             while url is not None and not created and not await database.update_endpoint_url(merchant, url):
                 await database.verify_keys(keyring)

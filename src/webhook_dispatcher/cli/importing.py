@@ -112,7 +112,7 @@ def import_(
                     entry.merchant_id
                 )
             return imported
-        async with database.at_once():
+        async with database.transaction():
             # By merchant, so that two of these do not wait for each other.
             for entry in sorted(entries, key=lambda entry: entry.merchant_id):
                 await _store(database, keyring, entry, replace, imported)

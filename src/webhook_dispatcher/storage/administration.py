@@ -205,7 +205,7 @@ class Administration:
         return bool(rows)
 
     @asynccontextmanager
-    async def at_once(self) -> AsyncIterator[None]:
+    async def transaction(self) -> AsyncIterator[None]:
         """Let all that is changed while this is entered take effect together, or nothing of it."""
         with translated():
             async with self.connection.transaction():

@@ -156,7 +156,7 @@ class FakeAdministration(Administration):
         return True
 
     @asynccontextmanager
-    async def at_once(self) -> AsyncIterator[None]:
+    async def transaction(self) -> AsyncIterator[None]:
         yield
 
     async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
