@@ -484,9 +484,7 @@ def _filters(endpoints: list[EndpointView]) -> CheckResult:
     merchants = [shown(endpoint.merchant_id) for endpoint in endpoints if endpoint.types is not None]
     if not merchants:
         return CheckResult("filters")
-    more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
-    named = f"{', '.join(merchants[:MAX_NAMED])}{more}"
-    return CheckResult("filters", note=f"ok; of {named}; programs for schema 22 are refused")
+    return CheckResult("filters", note=f"ok; of {_named(merchants)}; programs for schema 22 are refused")
 
 
 def _by_charge(endpoints: list[EndpointView]) -> CheckResult:
@@ -494,9 +492,13 @@ def _by_charge(endpoints: list[EndpointView]) -> CheckResult:
     merchants = [shown(endpoint.merchant_id) for endpoint in endpoints if endpoint.order is Order.CHARGE]
     if not merchants:
         return CheckResult("order")
+    note = f"ok; by charge of {_named(merchants)}, for whose sake older programs are refused"
+    return CheckResult("order", note=note)
+
+
+def _named(merchants: Sequence[str]) -> str:
     more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
-    named = f"{', '.join(merchants[:MAX_NAMED])}{more}"
-    return CheckResult("order", note=f"ok; by charge of {named}, for whose sake older programs are refused")
+    return f"{', '.join(merchants[:MAX_NAMED])}{more}"
 
 
 def _platform(endpoints: list[EndpointView]) -> CheckResult:

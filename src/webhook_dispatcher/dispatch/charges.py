@@ -40,9 +40,8 @@ class Charges:
         self._known: dict[int, str | None] = {}
 
     def has_place(self, now: float) -> bool:
-        """Tell whether one more may be under way; while the oldest is slow, it takes none's place."""
-        slow_in = self.slow_in(now)
-        return len(self.under_way) < self.at_once + (slow_in is not None and slow_in <= 0)
+        """Tell whether one more may be under way: beside one that is slow, as many as usual."""
+        return len(self.under_way) < self.at_once + self.is_slow(now)
 
     def place_of_next(self, run: Iterable[Event], now: float) -> int | None:
         """Return where in a run the event stands that may be started next; None: none may be."""
@@ -65,6 +64,11 @@ class Charges:
         """Return in how many seconds an attempt is slow, or was (negative); None: nothing is under way."""
         oldest = next(iter(self.under_way.values()), None)
         return None if oldest is None else oldest + SLOW - now
+
+    def is_slow(self, now: float) -> bool:
+        """Tell whether an attempt is slow."""
+        slow_in = self.slow_in(now)
+        return slow_in is not None and slow_in <= 0
 
     def _of(self, event: Event) -> str | None:
         if event.seq not in self._known:

@@ -9,9 +9,9 @@ session sooner, after dispatcher.SESSION_TIME: with the defaults that comes firs
 the lease is hardly longer than the time-out.
 
 Order. Events are started in order of seq, each after the one before has ended: of the lane or, with
-`charges`, of its charge. A straggler is an event that
-was committed so late that later ones were read before it. It goes before everything that has not been
-started: the session ends after what is in flight, and the next session reads from the straggler on.
+`charges`, of its charge. A straggler is an event that was committed so late that later ones were read before
+it. It goes before everything that has not been started: the session ends after what is in flight, and the
+next session reads from the straggler on.
 
 Filters. What the endpoint does not want is passed over in its turn, a run of it together, and nothing is
 started before that is written. It is refused once the lane is recalled, as by another filter: then the
@@ -224,8 +224,7 @@ class LaneSession:
 
     def _is_held_up(self, now: float) -> bool:
         """Tell whether an attempt would keep the lane, at its end, from all other charges."""
-        slow_in = None if self.charges is None else self.charges.slow_in(now)
-        return slow_in is not None and slow_in <= 0 and now < self.expires_at + EXTENSION
+        return self.charges is not None and self.charges.is_slow(now) and now < self.expires_at + EXTENSION
 
     def work_by_charge(self, at_once: int) -> Charges:
         """Let so many attempts be under way, of different charges."""

@@ -16,8 +16,8 @@ from webhook_dispatcher.domain.event import (
 )
 from webhook_dispatcher.domain.signing import SealedSecret
 
-KNOWS_NO_FILTERS = "55000"
-"""The SQLSTATE of a filter that is refused, since a dispatcher works that knows none."""
+OLDER_DISPATCHER = "55000"
+"""The SQLSTATE of a filter or an order that is refused, since a dispatcher works that does not know such."""
 MAX_TYPES = 64
 """A filter names no more (types_are_1_to_64_names)."""
 
@@ -34,8 +34,6 @@ MAX_AT_ONCE = 32
 """How many of an endpoint's events may be attempted at once, where order is kept by charge."""
 DEFAULT_AT_ONCE = 8
 """As many where that is not said."""
-KNOWS_NO_ORDER = "55000"
-"""The SQLSTATE of an order that is refused, since a dispatcher works that knows none but the merchant's."""
 
 
 class Order(StrEnum):

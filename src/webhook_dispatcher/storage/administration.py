@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus, CommandView, ListedCommand, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
-from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, KNOWS_NO_ORDER, EndpointChange, EndpointView
+from webhook_dispatcher.domain.endpoint import OLDER_DISPATCHER, EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.mass_command import Preview
@@ -221,13 +221,7 @@ class Administration:
 
         UserError: a dispatcher works that knows no filters.
         """
-        async with self._change_of_endpoints():
-            try:
-                return bool(await self._rows("set_types", merchant_id, types))
-            except StatementRefused as error:
-                if error.sqlstate != KNOWS_NO_FILTERS:
-                    raise
-                raise UserError(f"{error.detail}; nothing was done") from None
+        return await self._set("set_types", merchant_id, types)
 
     async def set_order(self, merchant_id: str, at_once: int | None) -> bool:
         """Have so many of a merchant's events attempted at once, in the order of each charge.
@@ -235,11 +229,14 @@ class Administration:
         None: one, in the order of the merchant. False when it has no endpoint, or that order. UserError: a
         dispatcher works that knows no such order.
         """
+        return await self._set("set_order", merchant_id, at_once)
+
+    async def _set(self, statement: str, merchant_id: str, value: object) -> bool:
         async with self._change_of_endpoints():
             try:
-                return bool(await self._rows("set_order", merchant_id, at_once))
+                return bool(await self._rows(statement, merchant_id, value))
             except StatementRefused as error:
-                if error.sqlstate != KNOWS_NO_ORDER:
+                if error.sqlstate != OLDER_DISPATCHER:
                     raise
                 raise UserError(f"{error.detail}; nothing was done") from None
 

@@ -23,9 +23,9 @@ from webhook_dispatcher.api.validation import Model, Nothing, refuse_field
 from webhook_dispatcher.domain.command import CommandName, CommandView
 from webhook_dispatcher.domain.endpoint import (
     DEFAULT_AT_ONCE,
-    KNOWS_NO_FILTERS,
     MAX_AT_ONCE,
     MAX_TYPES,
+    OLDER_DISPATCHER,
     Order,
 )
 from webhook_dispatcher.domain.errors import StatementRefused
@@ -176,7 +176,7 @@ class Putting:
                 if result is PutOutcome.CREATED:
                     return await _created(caller, secret)
         except StatementRefused as error:
-            if error.sqlstate != KNOWS_NO_FILTERS:
+            if error.sqlstate != OLDER_DISPATCHER:
                 raise
             _log.warning("endpoint.refused", reason=error.detail)
             raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None

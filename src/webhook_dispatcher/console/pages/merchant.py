@@ -7,7 +7,7 @@ before, so that a browser that sends it again makes no second one.
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.rendering import label, merchant_path, reason, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
-from webhook_dispatcher.domain.endpoint import KNOWS_NO_FILTERS, KNOWS_NO_ORDER, MAX_AT_ONCE, MAX_TYPES
+from webhook_dispatcher.domain.endpoint import MAX_AT_ONCE, MAX_TYPES, OLDER_DISPATCHER
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
@@ -218,16 +218,8 @@ class MerchantPages:
         if not ticked or MAX_TYPES < len(ticked) < len(known):
             return await self._page(request, problem=self._say(request, "merchant.types_none"), status=422)
         wanted = None if len(ticked) == len(known) else ticked
-        try:
-            result = await self._actions.put_endpoint(request.key, merchant_id, None, None, wanted)
-        except StatementRefused as error:
-            if error.sqlstate != KNOWS_NO_FILTERS:
-                raise
-            told = self._say(request, "merchant.types_refused", reason=error.detail)
-            return await self._page(request, problem=told, status=409)
-        if result is PutOutcome.NOT_CONFIGURED:
-            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
-        return _to(merchant_id, said="types" if result is PutOutcome.CHANGED else "same_types")
+        change = self._actions.put_endpoint(request.key, merchant_id, None, None, wanted)
+        return await self._changed(request, change, "types", "merchant.types_refused")
 
     async def set_order(self, request: Request) -> Response:
         """Have so many events attempted at once, in the order of each charge; one: in the merchant's."""
@@ -235,16 +227,23 @@ class MerchantPages:
         if not re.fullmatch("[0-9]{1,2}", entered) or not 1 <= int(entered) <= MAX_AT_ONCE:
             raise HttpError(422, "malformed")
         at_once = int(entered) if int(entered) > 1 else None
+        change = self._actions.set_order(request.key, merchant_id, at_once)
+        return await self._changed(request, change, "order", "merchant.order_refused")
+
+    async def _changed(
+        self, request: Request, change: Awaitable[PutOutcome], said: str, refused: str
+    ) -> Response:
+        """Make a change that an older dispatcher might not know, and show the merchant's page."""
         try:
-            result = await self._actions.set_order(request.key, merchant_id, at_once)
+            result = await change
         except StatementRefused as error:
-            if error.sqlstate != KNOWS_NO_ORDER:
+            if error.sqlstate != OLDER_DISPATCHER:
                 raise
-            told = self._say(request, "merchant.order_refused", reason=error.detail)
+            told = self._say(request, refused, reason=error.detail)
             return await self._page(request, problem=told, status=409)
         if result is PutOutcome.NOT_CONFIGURED:
             return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
-        return _to(merchant_id, said="order" if result is PutOutcome.CHANGED else "same_order")
+        return _to(wanted_merchant(request), said=said if result is PutOutcome.CHANGED else f"same_{said}")
 
     async def rotate(self, request: Request) -> Response:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
