@@ -17,6 +17,15 @@ from webhook_dispatcher.storage.statements import Statement
 PLANS = pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
 
 
+def kept_plans(quick: str) -> pytest.MarkDecorator:
+    """Try the plans of sessions that keep them; those through a pooler, for each question its own, are slow.
+
+    quick: the test, by its file below tests.
+    """
+    of_a_pooler = pytest.param("force_custom_plan", marks=pytest.mark.slow(quick))
+    return pytest.mark.parametrize("plan_cache_mode", ["force_generic_plan", of_a_pooler])
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """One executed plan."""

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.integration.api_harness import token_of
 from tests.integration.read_cost import MAKE_PARTITIONS, Found, patience, set_as_programs_do
-from tests.integration.statement_cost import PLANS, Cost, execute, prepare
+from tests.integration.statement_cost import Cost, execute, kept_plans, prepare
 from tests.integration.test_api_walls import READS
 from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -144,7 +144,7 @@ ASKED = {
 """By name, what is asked, and how many rows it may be about."""
 
 
-@PLANS
+@kept_plans("integration/test_api_read_cost.py::test_reads_are_bounded_and_flat")
 @pytest.mark.parametrize("name", ASKED)
 async def test_reads_are_bounded_and_flat(
     sessions: Mapping[int, tuple[asyncpg.Connection, str]], found: Found, name: str, plan_cache_mode: str

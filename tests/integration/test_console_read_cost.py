@@ -15,7 +15,7 @@ import pytest_asyncio
 from tests.integration.console_history import MERCHANTS, fill
 from tests.integration.console_readers import reader_of
 from tests.integration.read_cost import Found, patience, set_as_programs_do
-from tests.integration.statement_cost import PLANS, Cost, execute, prepare
+from tests.integration.statement_cost import Cost, execute, kept_plans, prepare
 from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import statements
@@ -311,7 +311,7 @@ async def test_every_statement_of_a_page_is_asked() -> None:
     assert {statement for (statement, *_), _ in ASKED.values()} == set(STATEMENTS)
 
 
-@PLANS
+@kept_plans("integration/test_console_read_cost.py::test_pages_are_bounded_and_flat")
 @pytest.mark.parametrize("name", ASKED)
 async def test_pages_are_bounded_and_flat(
     sessions: Mapping[int, tuple[asyncpg.Connection, str]], found: Found, name: str, plan_cache_mode: str
