@@ -84,6 +84,27 @@ async def test_all_that_one_is_sent_at_once_counts_together(is_known: bool, plac
         assert 100 in harness.sent
 
 
+async def test_those_of_one_that_hang_are_slow_though_another_was_answered_quickly() -> None:
+    harness = DispatcherHarness(max_lanes=MOST)
+    health = harness.instruments.health
+    hang(harness, is_tarpit)
+    health.learn("tarpit", Outcome.DELIVERED, 0.1)
+    async with harness.open("tarpit") as group:
+        harness.database.endpoints["tarpit"] = replace(harness.database.endpoints["tarpit"], at_once=6)
+        harness.database.insert(*[make_event(seq, "tarpit") for seq in range(1, 21)])
+        await harness.rounds(group, 6)
+        assert harness.attempter.in_flight == 6
+        harness.clock.advance(SLOW)
+        assert health.of("tarpit") is Health.SLOW
+        health.learn("tarpit", Outcome.DELIVERED, 0.1)
+        charges = harness.dispatcher._sessions["tarpit"].charges
+        assert charges is not None
+        charges.changed.set()
+        await harness.rounds(group, 6)
+        assert (health.of("tarpit"), harness.attempter.in_flight) == (Health.HEALTHY, 6)
+        assert +harness.dispatcher._taken() == {Health.SLOW: 6}
+
+
 async def test_one_is_sent_no_more_at_once_than_those_that_wait_for_a_lane_leave() -> None:
     harness = DispatcherHarness(max_lanes=MOST)
     harness.sender.gate = asyncio.Event()

@@ -25,7 +25,7 @@ def of_charge(seq: int, charge: object) -> Event:
         (b'{"id":1}', None),
         (b'{"id":null}', None),
         (b'{"ID":"ch_1"}', None),
-        (b'{"n":' + b"9" * 5000 + b"}", None),
+        (b'{"id":"ch_1","n":' + b"9" * 5000 + b"}", "ch_1"),
         (b'{"n":' + b"[" * 100_000, None),
         (b"[]", None),
         (b'{"id":"\xff"}', None),

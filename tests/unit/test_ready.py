@@ -63,6 +63,15 @@ def test_slow_ones_do_not_stand_in_front_of_others() -> None:
     assert list(lanes.take(9, room(8, slow=3, healthy=4))) == ["s4"]
 
 
+def test_those_that_wait_want_no_more_slots_than_they_may_have() -> None:
+    lanes = make_lanes(a=Health.SLOW, b=Health.SLOW, c=Health.SLOW, d=Health.HEALTHY)
+    for lane in "abcd":
+        lanes.add(lane, 1)
+    slots = room(8, slow=3)
+    assert (lanes.waiting(slots), lanes.wanted(slots)) == (4, 2)
+    assert lanes.wanted(room(8, slow=6)) == 1
+
+
 def test_who_was_good_and_has_become_slow_waits_with_those() -> None:
     lanes = make_lanes(a=Health.HEALTHY)
     lanes.add("a", 3)

@@ -308,6 +308,19 @@ async def test_a_trial_of_a_suspended_merchant_passes_over_and_rests_after_an_at
     assert (len(harness.records), harness.session.wait_until, harness.session.has_started) == (1, None, False)
 
 
+async def test_a_trial_reads_on_past_what_is_not_wanted_to_the_one_that_it_attempts() -> None:
+    harness = filtered(1, of=1)
+    harness.session.lease = replace(harness.session.lease, is_suspended=True)
+    harness.session.has_more = True
+    async with harness.following():
+        await until(lambda: harness.asked)
+        write(harness, 1)
+        wanted = [make_event(seq, type="charge.failed") for seq in (2, 3)]
+        harness.session.take_in(wanted, RunAsk("m", 0, 2, 10**6, NOW), stable=1000)
+        harness.session.fetched()
+    assert (harness.started, harness.asked, harness.session.has_more) == ([2], 1, True)
+
+
 def test_tests_and_what_was_asked_for_by_hand_are_wanted_whatever_the_filter_names() -> None:
     every, some = make_endpoint(), replace(make_endpoint(), types=frozenset({"charge.failed"}))
     events = {

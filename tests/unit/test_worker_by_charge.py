@@ -244,17 +244,33 @@ async def test_it_reads_on_while_all_that_was_read_is_of_a_charge_that_hangs_wit
         harness.session.recall()
 
 
-async def test_a_read_that_failed_is_not_tried_again_before_something_has_ended() -> None:
+def miss(harness: Harness) -> None:
+    harness.session.missed_read()
+    harness.session.fetched()
+
+
+def reach_a_damaged_row(harness: Harness) -> None:
+    """Bring nothing but what is under way, and more is owed."""
+    harness.read_on_by_charge("a", first=1, is_cut=True)
+
+
+@pytest.mark.parametrize("read_in_vain", [miss, reach_a_damaged_row])
+async def test_a_read_in_vain_is_tried_again_when_something_has_ended_or_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, read_in_vain: Callable[[Harness], None]
+) -> None:
+    monkeypatch.setattr(worker_module, "AGAIN", 1000.0)
     harness = Harness("ab")
     harness.session.has_more = True
     async with harness.working():
         await until(lambda: harness.asked == 1)
-        harness.session.missed_read()
-        harness.session.fetched()
+        read_in_vain(harness)
         await quiet()
         assert harness.asked == 1
-        harness.reply(1)
+        monkeypatch.setattr(worker_module, "AGAIN", 0.0)
+        harness.reply(2)
         await until(lambda: harness.asked == 2)
+        read_in_vain(harness)
+        await until(lambda: harness.asked == 3)
         harness.read_on_by_charge("", first=9)
 
 
@@ -292,7 +308,10 @@ async def test_what_is_not_wanted_is_passed_over_in_its_turn_and_written_before_
         assert await harness.now_started() == [1, 4, 5]
 
 
-async def test_more_than_one_are_under_way_only_while_there_are_slots() -> None:
+async def test_more_than_one_are_under_way_only_while_there_are_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "AGAIN", 0.0)
     harness = Harness("abc")
     free = False
     harness.worker._may_add = lambda lane: free
@@ -301,9 +320,7 @@ async def test_more_than_one_are_under_way_only_while_there_are_slots() -> None:
         harness.reply(1)
         assert await harness.now_started() == [1, 2]
         free = True
-        harness.session.notice(9999)
-        assert await harness.now_started() == [1, 2, 3]
-        harness.read_on_by_charge("", first=1)
+        await until(lambda: harness.started == [1, 2, 3])
 
 
 async def test_a_locked_outcome_keeps_all_charges_waiting_until_it_is_written() -> None:

@@ -6,6 +6,7 @@ Source: contract 2.6; docs/adr/0032-order-by-charge-within-one-lane.md.
 import asyncio
 import json
 from collections.abc import Iterable
+from itertools import takewhile
 
 from webhook_dispatcher.dispatch.health.lanes import SLOW
 from webhook_dispatcher.domain.event import Event
@@ -19,7 +20,8 @@ MAX_EVENT_BYTES = 1024 * 1024
 def charge_of(event: Event) -> str | None:
     """Return the id of an event's charge; events without one are one charge."""
     try:
-        charge = json.loads(event.object).get("id")
+        # Of thousands of digits Python makes no integer.
+        charge = json.loads(event.object, parse_int=float).get("id")
     except (ValueError, RecursionError, AttributeError):
         return None
     return charge if isinstance(charge, str) else None
@@ -67,8 +69,11 @@ class Charges:
 
     def is_slow(self, now: float) -> bool:
         """Tell whether an attempt is slow."""
-        slow_in = self.slow_in(now)
-        return slow_in is not None and slow_in <= 0
+        return self.count_slow(now) > 0
+
+    def count_slow(self, now: float) -> int:
+        """Return how many attempts are slow."""
+        return sum(1 for _ in takewhile(lambda started: started + SLOW <= now, self.under_way.values()))
 
     def _of(self, event: Event) -> str | None:
         if event.seq not in self._known:

@@ -301,3 +301,7 @@ class ReadyLanes:
         if slots is None:
             return len(self.kinds)
         return sum(len(line.waiting) for kind, line in self._lines.items() if slots.left(kind) > 0)
+
+    def wanted(self, slots: Slots) -> int:
+        """Return how many of these slots the lanes that wait could take."""
+        return sum(max(0, min(len(line.waiting), slots.left(kind))) for kind, line in self._lines.items())

@@ -114,7 +114,8 @@ class LaneSession:
     free_since: when the attempt before ended, or would have ended had it not been late.
     unblocked: while outcomes must be written before anything is started: set once all are; else None.
     charges: where several attempts, of different charges, may be under way; None: one is.
-    has_read_in_vain: the last read failed, and nothing has ended or was noticed since.
+    has_read_in_vain: the last read failed or brought nothing new, though more is owed, and nothing has ended
+        or was noticed since; the worker tries again after a while.
     """
 
     lease: Lease
@@ -161,7 +162,6 @@ class LaneSession:
     def ask(self, run: int, run_bytes: int) -> RunAsk:
         """Return what to read next: from complete_up_to on, with limits raised by what is read once more."""
         self.has_more = False  # what was noticed so far is visible to this read
-        run = 1 if self.lease.is_suspended else run
         return RunAsk(
             self.lease.lane,
             self.complete_up_to,
@@ -185,6 +185,7 @@ class LaneSession:
         reached = min(stable, events[-1].seq) if is_cut else stable
         self.complete_up_to = max(self.complete_up_to, reached)
         new = [event for event in events if event.seq not in self.read_seqs]
+        self.has_read_in_vain = is_cut and not new
         for event in new:
             self.read_seqs.add(event.seq)
             self.unfinished[event.seq] = len(event.object)
@@ -194,6 +195,10 @@ class LaneSession:
     def missed_read(self) -> None:
         """Learn that a read failed: more may wait than was read."""
         self.has_more = self.has_read_in_vain = True
+
+    def let_read_again(self) -> None:
+        """Have a read tried again that was in vain."""
+        self.has_read_in_vain = False
 
     def notice(self, seq: int) -> None:
         """Learn from the tail or the sweep that an event of this lane is visible."""
@@ -233,8 +238,10 @@ class LaneSession:
 
     def wants_more(self, charges: Charges, now: float) -> bool:
         """Tell whether to read on: the run is short, or none of it can be started and there is room."""
-        if not self.has_more or self.fetch is not None or self.has_read_in_vain or self.lease.is_suspended:
+        if not self.has_more or self.fetch is not None or self.has_read_in_vain:
             return False
+        if self.lease.is_suspended:  # for one attempt, which is at what comes first
+            return not self.run
         if len(self.run) <= charges.at_once:
             return True
         if not charges.has_place(now) or charges.place_of_next(self.run, now) is not None:

@@ -34,6 +34,8 @@ RUN_BYTES = 64 * 1024
 """Bytes after which a run is cut; its first event is read whatever its size."""
 PREFETCH = 5
 """The next events are asked for when so many are left in the run."""
+AGAIN = 0.25
+"""Seconds until what was refused a place, or read in vain, is tried again beside others' attempts."""
 
 
 class Worker:
@@ -161,7 +163,7 @@ class Worker:
         """Wait until an event of the run may be started, and say where it stands; None: none will be."""
         while True:
             charges.changed.clear()
-            now = self._clock.elapsed()
+            now, place = self._clock.elapsed(), None
             if may_start := self._may_start(session):
                 if session.wants_more(charges, now):
                     self._ask_for_more(session)
@@ -177,14 +179,17 @@ class Worker:
             if not charges.under_way and (session.fetch is None or not may_start):
                 return None
             # One that becomes slow takes no place any more, and lets the others go on past the session's end.
-            slow_in = charges.slow_in(now)
-            await sleep(slow_in if slow_in is not None and slow_in > 0 else None, charges.changed)
+            waits = [slow_in] if (slow_in := charges.slow_in(now)) is not None and slow_in > 0 else []
+            waits += [AGAIN] if place is not None or session.has_read_in_vain else []
+            await sleep(min(waits, default=None), charges.changed)
+            if not charges.changed.is_set():
+                session.let_read_again()
 
     async def _has_next(self, session: LaneSession) -> bool:
         """Wait until the next event may be started; False: none will be."""
         while self._may_start(session):
             is_short = session.has_more and session.fetch is None and len(session.run) <= PREFETCH
-            if is_short and not session.lease.is_suspended:
+            if is_short and not (session.lease.is_suspended and session.run):
                 self._ask_for_more(session)
             if not session.run:
                 if session.fetch is None:
