@@ -135,6 +135,7 @@ async def test_a_merchant_has_several_charges_sent_at_once_in_the_order_of_each(
             assert [detail["field"] for detail in refused.json["error"]["details"]] == [field]
         assert (await put(order="charge", atOnce=32)).data["atOnce"] == 32
         assert (await put()).data["order"] == "charge"
+        assert (await put(order="charge")).data["atOnce"] == 32
         shown = (await merchant.ask("GET", "/v1/webhook")).data
         assert (shown["order"], shown["atOnce"]) == ("charge", 32)
         alone = await merchant.ask("PUT", "/v1/webhook", {"order": "merchant"})

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance import forked
 from tests.acceptance.installation import make_key
+from tests.acceptance.processes import environment
 from tests.servers.database import Database
+from tests.waiting import until_found
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.endpoint import EndpointView
@@ -65,3 +68,33 @@ def test_hundreds_are_configured_together_or_not_at_all(
     assert main(command, CliContext(environ, open_administration=opened_unaware)) == 1
     assert "line 3: m7 was changed meanwhile; nothing was done" in capsys.readouterr().err
     assert asyncio.run(stored(database)) == before
+
+
+async def test_filters_come_last_so_that_nobody_waits_with_an_endpoint_for_what_an_import_holds(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = {**database.settings("webhook_admin"), "SECRET_KEYS": make_key("k1")}
+    file = tmp_path / "merchants.csv"
+    rows = [f"{merchant},https://{merchant}.example.com/,charge.failed" for merchant in ("m1", "m2")]
+    file.write_text("\n".join(["merchant_id,url,types", *rows]))
+    db, watch = await database.connect(), await database.connect()
+    importing = ["webhook_dispatcher", "endpoint", "import", str(file)]
+    async with db.transaction():
+        await db.execute(
+            "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m2', 'u', '', 'k1')"
+        )
+        imported = asyncio.create_task(
+            asyncio.to_thread(forked.run, importing, environment(settings), tmp_path)
+        )
+
+        async def has_come_to_the_second() -> bool:
+            return bool(await watch.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+        await until_found(has_come_to_the_second)
+        await db.execute("SELECT FROM webhook.state FOR NO KEY UPDATE NOWAIT")
+        await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = 'm2'")
+    assert (await imported).returncode == 0
+    filters = await db.fetch("SELECT merchant_id, types FROM webhook.endpoint ORDER BY merchant_id")
+    assert [tuple(row) for row in filters] == [("m1", ["charge.failed"]), ("m2", ["charge.failed"])]
+    for connection in (db, watch):
+        await connection.close()

@@ -116,6 +116,10 @@ def import_(
             # By merchant, so that two of these do not wait for each other.
             for entry in sorted(entries, key=lambda entry: entry.merchant_id):
                 await _store(database, keyring, entry, replace, imported)
+            # Last: this locks `state`, for which whoever changes a filter waits with an endpoint.
+            await database.set_types_of(
+                {entry.merchant_id: filter_of(entry.types) for entry in entries if entry.types}
+            )
         return imported
 
     imported = session.change(carry_out, requested_by)
@@ -148,8 +152,6 @@ async def _store(
         if entry.secret is not None:
             await database.rotate_secret(entry.merchant_id, sealed, None, keyring)
         imported.replaced.append(entry.merchant_id)
-    if entry.types:
-        await database.set_types(entry.merchant_id, filter_of(entry.types))
 
 
 def read(content: bytes) -> tuple[list[Entry], list[tuple[int, str]]]:

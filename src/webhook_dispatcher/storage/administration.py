@@ -221,7 +221,12 @@ class Administration:
 
         UserError: a dispatcher works that knows no filters.
         """
-        return await self._set("set_types", merchant_id, types)
+        return await self.set_types_of({merchant_id: types}) == 1
+
+    async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None]) -> int:
+        """Do so for several merchants; return how many had another filter. UserError: as for one."""
+        texts = [types and ",".join(types) for types in wanted.values()]
+        return await self._set("set_types", list(wanted), texts)
 
     async def set_order(self, merchant_id: str, at_once: int | None) -> bool:
         """Have so many of a merchant's events attempted at once, in the order of each charge.
@@ -229,12 +234,12 @@ class Administration:
         None: one, in the order of the merchant. False when it has no endpoint, or that order. UserError: a
         dispatcher works that knows no such order.
         """
-        return await self._set("set_order", merchant_id, at_once)
+        return await self._set("set_order", merchant_id, at_once) == 1
 
-    async def _set(self, statement: str, merchant_id: str, value: object) -> bool:
+    async def _set(self, statement: str, *values: object) -> int:
         async with self._change_of_endpoints():
             try:
-                return bool(await self._rows(statement, merchant_id, value))
+                return len(await self._rows(statement, *values))
             except StatementRefused as error:
                 if error.sqlstate != OLDER_DISPATCHER:
                     raise

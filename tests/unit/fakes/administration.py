@@ -1,6 +1,6 @@
 """A database of the command line, in memory."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -165,12 +165,17 @@ class FakeAdministration(Administration):
         return merchant_id in self.endpoints
 
     async def set_types(self, merchant_id: str, types: Sequence[str] | None) -> bool:
+        return await self.set_types_of({merchant_id: types}) == 1
+
+    async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None]) -> int:
         if self.refusal is not None:
             raise self.refusal
-        if (endpoint := self.endpoints.get(merchant_id)) is None or endpoint.types == types:
-            return False
-        self.endpoints[merchant_id] = replace(endpoint, types=types)
-        return True
+        changed = 0
+        for merchant_id, types in wanted.items():
+            if (endpoint := self.endpoints.get(merchant_id)) is not None and endpoint.types != types:
+                self.endpoints[merchant_id] = replace(endpoint, types=types)
+                changed += 1
+        return changed
 
     async def set_order(self, merchant_id: str, at_once: int | None) -> bool:
         if (endpoint := self.endpoints.get(merchant_id)) is None or endpoint.at_once == at_once:

@@ -90,8 +90,9 @@ class WebhookUrl(Model):
     types: Annotated[list[WantedType], Field(min_length=1, max_length=MAX_TYPES)] | None = Field(
         default_factory=lambda: None, examples=[["charge.succeeded", "charge.failed"]]
     )
-    order: Order = Field(Order.MERCHANT, examples=["charge"])
-    at_once: AtOnce = Field(DEFAULT_AT_ONCE, examples=[DEFAULT_AT_ONCE])
+    # No defaults in the document: a client that fills them in would take back what it does not name.
+    order: Order = Field(default_factory=lambda: Order.MERCHANT, examples=["charge"])
+    at_once: AtOnce = Field(default_factory=lambda: DEFAULT_AT_ONCE, examples=[DEFAULT_AT_ONCE])
 
 
 class SecretRotation(Model):
@@ -200,9 +201,16 @@ async def _store(caller: Caller, body: WebhookUrl, sealed: SealedSecret | None) 
         endpoints = Endpoints(database)
         result = await endpoints.put(caller.token, body.url or None, sealed, types)
         if "order" in given and result not in (PutOutcome.NOT_CONFIGURED, PutOutcome.KEY_IS_OLD):
-            at_once = body.at_once if body.order is Order.CHARGE else None
-            await endpoints.set_order(caller.token, at_once)
+            await endpoints.set_order(caller.token, await _at_once(endpoints, caller, body))
     return result
+
+
+async def _at_once(endpoints: Endpoints, caller: Caller, body: WebhookUrl) -> int | None:
+    """Return how many are to be attempted at once: where that is left out, as many as before."""
+    if body.order is not Order.CHARGE:
+        return None
+    known = None if "at_once" in body.model_fields_set else await endpoints.read(caller.token)
+    return (known and known.at_once) or body.at_once
 
 
 async def _refuse_strange(types: Sequence[str], request: Request) -> None:

@@ -32,15 +32,16 @@ WHERE merchant_id = $1
 RETURNING merchant_id;
 
 -- name: set_types
--- Have a configured merchant sent these types alone. 55000 while a dispatcher works that knows no filters.
--- $1 merchant_id text
--- $2 types text[]; null: all
+-- Have configured merchants sent these types alone. 55000 while a dispatcher works that knows no filters.
+-- $1 merchants text[]
+-- $2 types text[]; of each, between commas; null: all
 -- row: merchant_id text
 -- none: the merchant has no endpoint, or that filter already
 UPDATE webhook.endpoint
-SET types = $2, updated_at = clock_timestamp()
-WHERE merchant_id = $1 AND types IS DISTINCT FROM $2::text[]
-RETURNING merchant_id;
+SET types = string_to_array(wanted.types, ','), updated_at = clock_timestamp()
+FROM unnest($1::text[], $2::text[]) AS wanted (merchant_id, types)
+WHERE endpoint.merchant_id = wanted.merchant_id AND endpoint.types IS DISTINCT FROM string_to_array(wanted.types, ',')
+RETURNING endpoint.merchant_id;
 
 -- name: set_order
 -- Have so many of a configured merchant's events attempted at once, in the order of each charge. 55000 while a dispatcher
