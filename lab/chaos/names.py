@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tests.network.name_server import SERVFAIL, SILENCE, NameServer, Reply, addresses
+from tests.network.name_server import SERVFAIL, SILENCE, NameServer, Reply, addresses, listen_on_both
 
 DOMAIN = "merchants.test"
 TOO_MANY = 64
@@ -29,12 +29,8 @@ class Names(NameServer):
         return self
 
     async def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._stream = await asyncio.start_server(self.converse, "127.0.0.1", 0)
-        port: int = self._stream.sockets[0].getsockname()[1]
-        self._port = port
-        await loop.create_datagram_endpoint(lambda: self, ("127.0.0.1", port))
-        self.address = f"127.0.0.1:{port}"
+        self._stream, self._transport, self._port = await listen_on_both(self)
+        self.address = f"127.0.0.1:{self._port}"
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

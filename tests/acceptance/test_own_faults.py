@@ -1,6 +1,7 @@
 """A fault of our own uses up nobody's attempts, and ends by itself. Source: I10."""
 
 import asyncio
+import errno
 import contextlib
 import os
 import ssl
@@ -41,10 +42,19 @@ class NameServer(asyncio.DatagramProtocol):
         self.is_gone = False
 
     async def listen(self, address: str = "127.0.0.1:0") -> str:
-        """Answer at this address:port, and return it with the port that was free."""
+        """Answer at this address:port, as soon as nobody asks from there; return it with the port."""
         host, port = address.split(":")
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: self, (host, int(port)))
+
+        async def bound() -> asyncio.DatagramTransport | None:
+            try:
+                return (await loop.create_datagram_endpoint(lambda: self, (host, int(port))))[0]
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                return None
+
+        transport = await until_found(bound)
         return "{}:{}".format(*transport.get_extra_info("sockname"))
 
     def close(self) -> None:

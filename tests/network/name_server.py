@@ -1,6 +1,7 @@
 """A name server of the test's own, on loopback, over UDP and TCP; it answers what a table says, in turn."""
 
 import asyncio
+import errno
 import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -117,16 +118,29 @@ def _start_of_authority(name: str, empty_for: int) -> bytes:
     return _record(name, SOA, people + times, empty_for)
 
 
+async def listen_on_both(server: "NameServer") -> tuple[asyncio.Server, asyncio.DatagramTransport, int]:
+    """Serve TCP and UDP at one port that is free for both: somebody who asks may have it for UDP alone."""
+    loop = asyncio.get_running_loop()
+    while True:
+        stream = await asyncio.start_server(server.converse, "127.0.0.1", 0)
+        port: int = stream.sockets[0].getsockname()[1]
+        try:
+            transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+        except OSError as error:
+            stream.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return stream, transport, port
+
+
 @asynccontextmanager
 async def serving(
     names: Mapping[str, Reply | Sequence[Reply]], *, over_tcp: bool = True
 ) -> AsyncIterator[tuple[NameServer, str]]:
     """Run a name server; give it and its "address:port". Without TCP, connections to it are refused."""
-    loop = asyncio.get_running_loop()
     server = NameServer(names)
-    stream = await asyncio.start_server(server.converse, "127.0.0.1", 0)
-    port: int = stream.sockets[0].getsockname()[1]
-    transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+    stream, transport, port = await listen_on_both(server)
     if not over_tcp:
         stream.close()
     try:
