@@ -1,8 +1,8 @@
 """A fault of our own uses up nobody's attempts, and ends by itself. Source: I10."""
 
 import asyncio
-import errno
 import contextlib
+import errno
 import os
 import ssl
 import struct

@@ -162,6 +162,8 @@ class LaneSession:
     def ask(self, run: int, run_bytes: int) -> RunAsk:
         """Return what to read next: from complete_up_to on, with limits raised by what is read once more."""
         self.has_more = False  # what was noticed so far is visible to this read
+        if self.lease.is_suspended and not self.read_seqs:  # for one attempt, unless that one is not wanted
+            run = 1
         return RunAsk(
             self.lease.lane,
             self.complete_up_to,
@@ -240,7 +242,7 @@ class LaneSession:
         """Tell whether to read on: the run is short, or none of it can be started and there is room."""
         if not self.has_more or self.fetch is not None or self.has_read_in_vain:
             return False
-        if self.lease.is_suspended:  # for one attempt, which is at what comes first
+        if self.lease.is_suspended:
             return not self.run
         if len(self.run) <= charges.at_once:
             return True
