@@ -31,7 +31,7 @@ CREATE TABLE webhook.state (
     signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
     CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (24, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (25, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -64,9 +64,59 @@ BEGIN
 END
 $$;
 
+-- Refuse programs for an older schema from now on, which do not know what is about to be used. While dispatchers among them
+-- work nothing is changed, and some of these are returned; else null.
+CREATE FUNCTION webhook.require_programs(wanted_version integer) RETURNS text[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    older text[];
+BEGIN
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    -- Statements of their own: they see what was changed while that one waited.
+    SELECT array_agg(format('%s (%s)', first.host, first.version) ORDER BY first.owner) INTO older
+    FROM (
+        SELECT dispatcher.owner, dispatcher.host, dispatcher.version
+        FROM webhook.dispatcher
+        WHERE dispatcher.schema_version < wanted_version AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds'
+        LIMIT 5
+    ) AS first;
+    IF older IS NULL THEN
+        UPDATE webhook.state SET compatible_from = wanted_version WHERE state.is_only AND state.compatible_from < wanted_version;
+    END IF;
+    RETURN older;
+END
+$$;
+
+-- Serve programs again that know all that is still in use, where it was this that they did not know.
+CREATE FUNCTION webhook.serve_programs(known_since integer) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    UPDATE webhook.state SET compatible_from = webhook.oldest_served() WHERE state.is_only AND state.compatible_from = known_since;
+END
+$$;
+
+-- Use what older programs do not know, or cease to, for good or for now.
+CREATE FUNCTION webhook.need_programs(is_used boolean, known_since integer, what text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    older text[];
+BEGIN
+    IF NOT is_used THEN
+        PERFORM webhook.serve_programs(known_since);
+        RETURN;
+    END IF;
+    older := webhook.require_programs(known_since);
+    IF older IS NOT NULL THEN
+        RAISE object_not_in_prerequisite_state USING
+            MESSAGE = format('these dispatchers know no %s, and work: %s', what, array_to_string(older, ', ')),
+            HINT = 'replace them first';
+    END IF;
+END
+$$;
+
 -- Set the names that requests have: null leaves one as it is, and an empty User-Agent is each program's own. Older programs
--- know the default names alone: they are refused while there are others, and nothing is changed while one of their dispatchers
--- works. Returns which do.
+-- know the default names alone. Returns which of their dispatchers work; then nothing is changed.
 CREATE FUNCTION webhook.set_names(header_prefix text, user_agent text, signatures text[], set_by text) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -79,25 +129,16 @@ BEGIN
     named.header_prefix := coalesce($1, known.header_prefix);
     named.user_agent := nullif(coalesce($2, known.user_agent), '');
     named.signatures := coalesce($3, known.signatures);
-    IF named.header_prefix = 'Service-' AND named.user_agent IS NULL AND named.signatures = '{service}' THEN
-        IF known.compatible_from = 21 THEN
-            named.compatible_from := CASE WHEN EXISTS (SELECT FROM webhook.api_key) THEN 6 ELSE 1 END;
-        END IF;
-    ELSE
-        SELECT array_agg(format('%s (%s)', dispatcher.host, dispatcher.version) ORDER BY dispatcher.owner) INTO older
-        FROM webhook.dispatcher
-        WHERE dispatcher.schema_version < 21 AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds';
+    IF named.header_prefix <> 'Service-' OR named.user_agent IS NOT NULL OR named.signatures <> '{service}' THEN
+        older := webhook.require_programs(21);
         IF older IS NOT NULL THEN
             RETURN older;
         END IF;
-        named.compatible_from := greatest(known.compatible_from, 21);
     END IF;
     UPDATE webhook.state SET
-        header_prefix = named.header_prefix,
-        user_agent = named.user_agent,
-        signatures = named.signatures,
-        compatible_from = named.compatible_from
+        header_prefix = named.header_prefix, user_agent = named.user_agent, signatures = named.signatures
     WHERE state.is_only;
+    PERFORM webhook.serve_programs(21);
     INSERT INTO webhook.audit (person, action, before, after)
     VALUES (
         set_by, 'names set',
@@ -283,10 +324,6 @@ CREATE INDEX outbox_out_of_order ON webhook.outbox (merchant_id, seq) WHERE due_
 -- As on the log: an installation may do without it. Text is compared by bytes, whatever the locale becomes.
 CREATE INDEX outbox_charge ON webhook.outbox ((webhook.charge_key(object) COLLATE "C"));
 
--- Used by nothing here: a claim's token is drawn (claim_retries), so that none is given twice even by a server that was
--- behind at a failover. It stays for whoever may still use it.
-CREATE SEQUENCE webhook.claim_token;
-
 -- 3. Merchants: endpoints and lanes
 
 CREATE TABLE webhook.endpoint (
@@ -392,44 +429,23 @@ $$;
 CREATE TRIGGER endpoint_recalls_its_lane AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
 FOR EACH ROW EXECUTE FUNCTION webhook.recall_lane();
 
--- Older programs send one event at a time: they are refused while an endpoint is by charge, and none becomes so while one of
--- their dispatchers works. When the last one is not any more, the programs are served that know all else that is in use.
-CREATE FUNCTION webhook.serve_order() RETURNS trigger
+-- Older programs know no filters and no order by charge: they are refused while an endpoint has one, and none gets one while one
+-- of their dispatchers works.
+CREATE FUNCTION webhook.serve_endpoint() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    older text;
 BEGIN
-    IF NEW.at_once IS NOT DISTINCT FROM OLD.at_once THEN
-        RETURN NULL;
+    IF NEW.types IS DISTINCT FROM OLD.types THEN
+        PERFORM webhook.need_programs(NEW.types IS NOT NULL, 23, 'filters');
     END IF;
-    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
-    -- Statements of their own: they see what was changed while that one waited.
-    IF NEW.at_once IS NOT NULL THEN
-        SELECT string_agg(format('%s (%s)', first.host, first.version), ', ' ORDER BY first.owner) INTO older
-        FROM (
-            SELECT dispatcher.owner, dispatcher.host, dispatcher.version
-            FROM webhook.dispatcher
-            WHERE
-                dispatcher.schema_version < 24
-                AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds'
-            LIMIT 5
-        ) AS first;
-        IF older IS NOT NULL THEN
-            RAISE object_not_in_prerequisite_state USING
-                MESSAGE = format('these dispatchers know no order by charge, and work: %s', older), HINT = 'replace them first';
-        END IF;
-        UPDATE webhook.state SET compatible_from = 24
-        WHERE state.is_only AND state.compatible_from < 24;
-    ELSE
-        UPDATE webhook.state SET compatible_from = webhook.oldest_served()
-        WHERE state.is_only AND state.compatible_from = 24;
+    IF NEW.at_once IS DISTINCT FROM OLD.at_once THEN
+        PERFORM webhook.need_programs(NEW.at_once IS NOT NULL, 24, 'order by charge');
     END IF;
     RETURN NULL;
 END
 $$;
 -- By its name before the trigger that locks the lane, which comes after state.
-CREATE TRIGGER endpoint_order_needs_programs AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
-FOR EACH ROW EXECUTE FUNCTION webhook.serve_order();
+CREATE TRIGGER endpoint_needs_programs AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
+FOR EACH ROW EXECUTE FUNCTION webhook.serve_endpoint();
 
 -- 4. The log of deliveries and attempts
 
@@ -651,10 +667,7 @@ DECLARE
     made webhook.event_type;
     older text[];
 BEGIN
-    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
-    SELECT array_agg(format('%s (%s)', dispatcher.host, dispatcher.version) ORDER BY dispatcher.owner) INTO older
-    FROM webhook.dispatcher
-    WHERE dispatcher.schema_version < 22 AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds';
+    older := webhook.require_programs(22);
     IF older IS NOT NULL THEN
         RETURN older;
     END IF;
@@ -664,7 +677,6 @@ BEGIN
     ON CONFLICT (name) DO UPDATE SET
         sample = excluded.sample, charge_path = excluded.charge_path, retired_at = NULL, retired_xid = NULL
     RETURNING event_type.* INTO made;
-    UPDATE webhook.state SET compatible_from = 22 WHERE state.is_only AND state.compatible_from < 22;
     INSERT INTO webhook.audit (person, action, before, after)
     VALUES (
         added_by, 'event type added',
@@ -712,45 +724,12 @@ BEGIN
         VALUES (retired_by, 'event type retired', jsonb_build_object('name', old_name));
         RETURN true;
     END IF;
-    UPDATE webhook.state SET compatible_from = webhook.oldest_served()
-    WHERE state.is_only AND webhook.event_types_hold() = 'nothing';
+    IF webhook.event_types_hold() = 'nothing' THEN
+        PERFORM webhook.serve_programs(22);
+    END IF;
     RETURN (SELECT false FROM webhook.event_type WHERE event_type.name = old_name);
 END
 $$;
-
--- Older programs know no filters: they are refused while there is one, and none is set while one of their dispatchers works.
-CREATE FUNCTION webhook.serve_filters() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    older text;
-BEGIN
-    IF NEW.types IS NOT DISTINCT FROM OLD.types THEN
-        RETURN NULL;
-    END IF;
-    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
-    -- Statements of their own: they see what was changed while that one waited.
-    IF NEW.types IS NOT NULL THEN
-        SELECT string_agg(format('%s (%s)', first.host, first.version), ', ' ORDER BY first.owner) INTO older
-        FROM (
-            SELECT dispatcher.owner, dispatcher.host, dispatcher.version
-            FROM webhook.dispatcher
-            WHERE dispatcher.schema_version < 23 AND dispatcher.beat_at > clock_timestamp() - interval '30 seconds'
-            LIMIT 5
-        ) AS first;
-        IF older IS NOT NULL THEN
-            RAISE object_not_in_prerequisite_state USING
-                MESSAGE = format('these dispatchers know no filters, and work: %s', older), HINT = 'replace them first';
-        END IF;
-        UPDATE webhook.state SET compatible_from = 23 WHERE state.is_only AND state.compatible_from < 23;
-    ELSE
-        UPDATE webhook.state SET compatible_from = webhook.oldest_served()
-        WHERE state.is_only AND state.compatible_from = 23;
-    END IF;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER endpoint_filters_need_programs AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
-FOR EACH ROW EXECUTE FUNCTION webhook.serve_filters();
 
 -- 7. Commands
 
@@ -805,7 +784,7 @@ BEGIN
             FROM (
                 SELECT delivery_log.merchant_id, delivery_log.seq
                 FROM webhook.delivery_log
-                WHERE delivery_log.event_id = given.event_id
+                WHERE delivery_log.event_id = given.event_id AND delivery_log.state IS NOT NULL
                 OFFSET 0
             ) AS logged
             ORDER BY logged.seq DESC
@@ -3411,7 +3390,6 @@ webhook.deliveries, webhook.attempts, webhook.endpoints, webhook.charges, webhoo
 webhook.finished
 TO webhook_dispatcher;
 GRANT SELECT, USAGE ON SEQUENCE webhook.outbox_seq_seq TO webhook_dispatcher;
-GRANT USAGE ON SEQUENCE webhook.claim_token TO webhook_dispatcher;
 GRANT EXECUTE ON FUNCTION
 webhook.withdraw_command, webhook.stop_command, webhook.read_sequences, webhook.only_reads
 TO webhook_dispatcher;

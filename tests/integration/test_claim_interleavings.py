@@ -19,7 +19,7 @@ SELECT seq FROM webhook.outbox WHERE merchant_id = $1 AND due_at IS NULL
 ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 CLAIM_WHERE_NONE_IS_IN_FLIGHT = """
-UPDATE webhook.outbox SET claim = nextval('webhook.claim_token')
+UPDATE webhook.outbox SET claim = seq
 WHERE seq = (
     SELECT mine.seq FROM webhook.outbox AS mine
     WHERE mine.merchant_id = $1 AND mine.claim IS NULL AND NOT EXISTS (

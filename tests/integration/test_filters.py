@@ -171,6 +171,18 @@ async def test_no_command_finds_it(storage: StorageHarness) -> None:
         with pytest.raises(CommandRejected, match="no delivery"):
             await transaction.find_delivery(event.id)
         assert await transaction.find_deliveries([event.id]) == {}
+    # Whose it is, is whose delivery had the same id before.
+    await storage.db.execute(
+        """
+        INSERT INTO webhook.delivery_log (
+            seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at
+        )
+        VALUES (0, $1, 'other', 'charge.created', clock_timestamp(), '{}', 'delivered', 1, clock_timestamp())
+        """,
+        event.id,
+    )
+    retry = "INSERT INTO webhook.control (command, event_id, requested_by) VALUES ('retry', $1, 'ana')"
+    assert await storage.db.fetchval(f"{retry} RETURNING subject", event.id) == "other"
 
 
 async def test_a_page_of_deliveries_looks_at_no_more_rows_for_what_was_not_wanted(

@@ -11,6 +11,8 @@ from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.administration import administration
 
+KNOWN_SINCE = 24
+"""The version of the schema since which programs know this order."""
 BEATS = """
 INSERT INTO webhook.dispatcher (
     owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults,
@@ -70,10 +72,10 @@ async def test_the_first_by_charge_keeps_older_programs_out_until_the_last_one_i
         assert await db.fetchval(COMPATIBLE) == before
         await admin.set_order("a", 2)
         await admin.set_order("b", 32)
-        assert await db.fetchval(COMPATIBLE) == schema.SCHEMA_VERSION
+        assert await db.fetchval(COMPATIBLE) == KNOWN_SINCE
         await schema.check(admin.connection)
         await admin.set_order("a", None)
-        assert await db.fetchval(COMPATIBLE) == schema.SCHEMA_VERSION
+        assert await db.fetchval(COMPATIBLE) == KNOWN_SINCE
         await admin.delete_endpoint("b")
         assert await db.fetchval(COMPATIBLE) == before
 
@@ -81,12 +83,12 @@ async def test_the_first_by_charge_keeps_older_programs_out_until_the_last_one_i
 async def test_none_becomes_by_charge_while_an_older_dispatcher_works(storage: StorageHarness) -> None:
     await storage.configure("m")
     async with administration(storage.database.dsn("webhook_admin")) as admin:
-        await storage.db.execute(BEATS, timedelta(seconds=5), schema.SCHEMA_VERSION - 1)
+        await storage.db.execute(BEATS, timedelta(seconds=5), KNOWN_SINCE - 1)
         with pytest.raises(
             UserError, match=r"know no order by charge, and work: h1 \(0\.9\); nothing was done"
         ):
             await admin.set_order("m", 8)
         assert await storage.db.fetchval("SELECT at_once FROM webhook.endpoint") is None
         await storage.db.execute("UPDATE webhook.dispatcher SET beat_at = beat_at - interval '30 seconds'")
-        await storage.db.execute(BEATS.replace("'o'", "'p'"), timedelta(), schema.SCHEMA_VERSION)
+        await storage.db.execute(BEATS.replace("'o'", "'p'"), timedelta(), KNOWN_SINCE)
         assert await admin.set_order("m", 8)

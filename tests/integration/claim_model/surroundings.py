@@ -51,7 +51,7 @@ _CLEAR = """
 DELETE FROM webhook.outbox; DELETE FROM webhook.delivery_log; DELETE FROM webhook.attempt_log;
 DELETE FROM webhook.control; UPDATE webhook.endpoint SET types = NULL;
 DELETE FROM webhook.lane; UPDATE webhook.state SET paused = false;
-SELECT setval('webhook.outbox_seq_seq', 1, false), setval('webhook.claim_token', 1, false);
+SELECT setval('webhook.outbox_seq_seq', 1, false);
 """
 _INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING seq, id"
 _LAPSES = """
