@@ -102,7 +102,7 @@ async def test_those_of_one_that_hang_are_slow_though_another_was_answered_quick
         charges.changed.set()
         await harness.rounds(group, 6)
         assert (health.of("tarpit"), harness.attempter.in_flight) == (Health.HEALTHY, 6)
-        assert +harness.dispatcher._taken() == {Health.SLOW: 6}
+        assert +harness.dispatcher._taken() == {Health.SLOW: 6}, "the first, too"
 
 
 async def test_one_is_sent_no_more_at_once_than_those_that_wait_for_a_lane_leave() -> None:

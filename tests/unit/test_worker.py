@@ -14,6 +14,7 @@ from tests.unit.fakes.storage import FakeClaims, FakeRecords
 from tests.unit.loop_turns import quiet, until
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.health.own_faults import PROBE_INTERVAL
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -186,9 +187,12 @@ async def test_a_probe_makes_one_attempt() -> None:
     harness = WorkerHarness(1, 2)
     harness.session.is_probe = True
     open_circuit(harness)
+    harness.clock.advance(PROBE_INTERVAL)
+    assert harness.own_faults.may_probe()
     await harness.follow()
     assert harness.started == [1]
     assert harness.session.has_more
+    assert not harness.own_faults.may_probe()
 
 
 @ending

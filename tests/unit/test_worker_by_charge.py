@@ -258,7 +258,7 @@ def reach_a_damaged_row(harness: Harness) -> None:
 async def test_a_read_in_vain_is_tried_again_when_something_has_ended_or_after_a_while(
     monkeypatch: pytest.MonkeyPatch, read_in_vain: Callable[[Harness], None]
 ) -> None:
-    monkeypatch.setattr(worker_module, "AGAIN", 1000.0)
+    monkeypatch.setattr(worker_module, "READ_AGAIN", 1000.0)
     harness = Harness("ab")
     harness.session.has_more = True
     async with harness.working():
@@ -266,7 +266,7 @@ async def test_a_read_in_vain_is_tried_again_when_something_has_ended_or_after_a
         read_in_vain(harness)
         await quiet()
         assert harness.asked == 1
-        monkeypatch.setattr(worker_module, "AGAIN", 0.0)
+        monkeypatch.setattr(worker_module, "READ_AGAIN", 0.0)
         harness.reply(2)
         await until(lambda: harness.asked == 2)
         read_in_vain(harness)
@@ -311,7 +311,7 @@ async def test_what_is_not_wanted_is_passed_over_in_its_turn_and_written_before_
 async def test_more_than_one_are_under_way_only_while_there_are_slots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_module, "AGAIN", 0.0)
+    monkeypatch.setattr(worker_module, "PLACE_AGAIN", 0.0)
     harness = Harness("abc")
     free = False
     harness.worker._may_add = lambda lane: free

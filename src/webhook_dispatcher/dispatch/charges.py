@@ -69,7 +69,8 @@ class Charges:
 
     def is_slow(self, now: float) -> bool:
         """Tell whether an attempt is slow."""
-        return self.count_slow(now) > 0
+        slow_in = self.slow_in(now)
+        return slow_in is not None and slow_in <= 0
 
     def count_slow(self, now: float) -> int:
         """Return how many attempts are slow."""

@@ -78,7 +78,7 @@ class Dispatcher:
         self._ready = ReadyLanes(self._health)
         self._locked: dict[str, int] = {}
         self._sessions: dict[str, LaneSession] = {}
-        self._being_leased = 0
+        self._being_leased: Collection[str] = frozenset()
         self._wake = asyncio.Event()
         self._blocked = instruments.blocked
         self._sent_lately = instruments.sent_lately
@@ -240,8 +240,10 @@ class Dispatcher:
         if not may_claim or is_busy or fullness >= 1:
             return 0, None
         extra = self._worker.extra
-        requests = len(self._sessions) + self._being_leased + (extra.total() if extra else 0)
+        requests = len(self._sessions) + len(self._being_leased) + (extra.total() if extra else 0)
         limit = min(max_lanes - requests, 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
+        if limit <= 0:
+            return limit, None
         wanted = requests + len(self._ready.kinds)
         if SLOW_ONE_IN * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
             return limit, None  # even if all were slow, they would fit into their share
@@ -249,25 +251,22 @@ class Dispatcher:
 
     def _taken(self) -> Counter[Health]:
         """Count the slots taken by health; of several requests of a lane, each that is slow by itself."""
-        extra = self._worker.extra
-        taken = self._health.tally([*self._sessions, *extra.elements()] if extra else self._sessions)
-        for lane in extra:
-            if (hung := self._count_slow(lane)) and (health := self._health.of(lane)) in taken:
+        worker, now = self._worker, self._clock.elapsed()
+        taken = self._health.tally([*self._sessions, *self._being_leased, *worker.extra.elements()])
+        for lane, charges in worker.by_charge.items():
+            if charges.is_slow(now) and (health := self._health.of(lane)) in taken:
+                hung = charges.count_slow(now)
                 taken[health] -= hung
                 taken[Health.SLOW] += hung
         return taken
-
-    def _count_slow(self, lane: str) -> int:
-        """Return how many requests of a lane are slow, where it may have several."""
-        charges = self._sessions[lane].charges if lane in self._sessions else None
-        return charges.count_slow(self._clock.elapsed()) if charges else 0
 
     def _may_add(self, lane: str) -> bool:
         """Tell whether a session may have one more request under way: no lane that waits wants the slot."""
         limit, slots = self._free_slots()
         if limit <= 0 or slots is None:
             return limit > 0
-        health = Health.SLOW if self._count_slow(lane) else self._health.of(lane)
+        has_slow = self._worker.by_charge[lane].is_slow(self._clock.elapsed())
+        health = Health.SLOW if has_slow else self._health.of(lane)
         return slots.left(health) > self._ready.wanted(slots)
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
@@ -285,7 +284,7 @@ class Dispatcher:
 
     async def _lease(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
         """Lease lanes, and open sessions for those that were free."""
-        started, self._being_leased = self._clock.elapsed(), len(heads)
+        started, self._being_leased = self._clock.elapsed(), heads.keys()
         probes = heads.keys() if self._own_faults.circuit_is_open else heads.keys() & self._own_faults.held
         try:
             try:
@@ -298,7 +297,7 @@ class Dispatcher:
             self._ready.add_all(heads)
             raise
         finally:
-            self._being_leased = 0
+            self._being_leased = frozenset()
         # These are free, but somebody has them locked for a moment: ask again in the next step.
         self._locked = {lane: heads[lane] for lane in leased.locked}
         if leased.missing and (self._creation is None or self._creation.done()):
@@ -368,8 +367,6 @@ class Dispatcher:
         if not session.run:
             self._recorder.release(session)
             return
-        if session.is_probe and any(map(endpoint.wants, session.run)):
-            self._own_faults.note_probe()
         task = group.create_task(self._worker.work_through(session, endpoint, secrets))
         # As a callback, not at the end of the task's code: a task cancelled before it began runs no code.
         # The worker has ended the session by then, and a batch in between may have released its lane already.

@@ -34,8 +34,9 @@ RUN_BYTES = 64 * 1024
 """Bytes after which a run is cut; its first event is read whatever its size."""
 PREFETCH = 5
 """The next events are asked for when so many are left in the run."""
-AGAIN = 0.25
-"""Seconds until what was refused a place, or read in vain, is tried again beside others' attempts."""
+PLACE_AGAIN = 0.25
+READ_AGAIN = 1.0
+"""Seconds until a place that was refused, and a read in vain, are tried again beside others' attempts."""
 
 
 class Worker:
@@ -45,7 +46,8 @@ class Worker:
     wake: set when a session is added to them.
     suspension_interval: how long a suspended merchant's lane rests after its trial.
     may_add: tells whether a lane may have one more request under way, beyond its session's first.
-    extra: by lane, how many there are.
+    by_charge: by lane, the attempts of sessions whose order is kept by charge.
+    extra: by lane, how many such requests there are.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Worker:
         self._pause = instruments.pause
         self._stopping = False
         self._may_add = may_add
+        self.by_charge: dict[str, Charges] = {}
         self.extra: Counter[str] = Counter()
 
     async def work_through(
@@ -108,6 +111,8 @@ class Worker:
     ) -> Record | None:
         if session.lease.is_suspended:
             session.defer(self._database_clock.now() + self._suspension_interval)
+        if session.is_probe:
+            self._own_faults.note_probe()
         return await self._attempter.attempt(
             event,
             session.lease.epoch,
@@ -131,7 +136,8 @@ class Worker:
         self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> None:
         """Make attempts at events of several charges at once; return when all have ended."""
-        charges = session.work_by_charge(endpoint.at_once)
+        lane = session.lease.lane
+        charges = self.by_charge[lane] = session.work_by_charge(endpoint.at_once)
 
         async def attempt(event: Event) -> None:
             since = session.free_since or session.lease.free_since or event.created_at
@@ -143,14 +149,17 @@ class Worker:
                 self._count(session, charges)
             self._settle(session, event, record, since)
 
-        async with asyncio.TaskGroup() as group:
-            while (place := await self._next_place(session, charges)) is not None:
-                if self._passes_over(session, endpoint, place):
-                    continue
-                event = session.start(place)
-                charges.start(event, self._clock.elapsed())
-                self._count(session, charges)
-                group.create_task(attempt(event))
+        try:
+            async with asyncio.TaskGroup() as group:
+                while (place := await self._next_place(session, charges)) is not None:
+                    if self._passes_over(session, endpoint, place):
+                        continue
+                    event = session.start(place)
+                    charges.start(event, self._clock.elapsed())
+                    self._count(session, charges)
+                    group.create_task(attempt(event))
+        finally:
+            del self.by_charge[lane]
 
     def _count(self, session: LaneSession, charges: Charges) -> None:
         """Note how many requests a session has under way beyond its first."""
@@ -180,7 +189,8 @@ class Worker:
                 return None
             # One that becomes slow takes no place any more, and lets the others go on past the session's end.
             waits = [slow_in] if (slow_in := charges.slow_in(now)) is not None and slow_in > 0 else []
-            waits += [AGAIN] if place is not None or session.has_read_in_vain else []
+            waits += [PLACE_AGAIN] if place is not None else []
+            waits += [READ_AGAIN] if session.has_read_in_vain else []
             await sleep(min(waits, default=None), charges.changed)
             if not charges.changed.is_set():
                 session.let_read_again()
