@@ -724,9 +724,7 @@ BEGIN
         VALUES (retired_by, 'event type retired', jsonb_build_object('name', old_name));
         RETURN true;
     END IF;
-    IF webhook.event_types_hold() = 'nothing' THEN
-        PERFORM webhook.serve_programs(22);
-    END IF;
+    PERFORM webhook.serve_programs(22);
     RETURN (SELECT false FROM webhook.event_type WHERE event_type.name = old_name);
 END
 $$;
@@ -1229,7 +1227,6 @@ BEGIN
     INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
     VALUES (new_client_id, new_secret_hash, merchant, btrim(new_name), person)
     RETURNING id INTO created;
-    UPDATE webhook.state SET compatible_from = 6 WHERE state.is_only AND state.compatible_from < 6;
     INSERT INTO webhook.audit (person, action, merchant_id, after)
     VALUES (
         person, 'api key created', merchant,
@@ -1247,7 +1244,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.types IS NOT NULL) THEN 23
         WHEN webhook.event_types_hold() IN ('types', 'owed', 'open') THEN 22
         WHEN state.header_prefix <> 'Service-' OR state.user_agent IS NOT NULL OR state.signatures <> '{service}' THEN 21
-        WHEN EXISTS (SELECT FROM webhook.api_key) THEN 6
         ELSE 1
     END
     FROM webhook.state
@@ -3256,60 +3252,6 @@ FROM (
 INNER JOIN pg_sequence ON pg_sequence.seqrelid = ('webhook.' || named.sequence)::regclass
 $$;
 
--- Of use to nobody any more, and still here because databases have them: these rotated a secret for programs that did not know
--- `hold`. So is what create_api_key() does to compatible_from. The next migration may drop both.
-CREATE FUNCTION webhook.rotate_secret(
-    merchant text, secret bytea, key_id text, overlap interval, OUT result text, OUT previous_until timestamptz
-)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-    IF overlap <= interval '0' OR overlap > interval '30 days' THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'the overlap is not within 30 days';
-    END IF;
-    IF NOT webhook.is_sealed_currently(secret, rotate_secret.key_id) THEN
-        result := 'key_is_old';
-        RETURN;
-    END IF;
-    UPDATE webhook.endpoint
-    SET
-        previous_secret = CASE WHEN overlap IS NOT NULL THEN endpoint.secret END,
-        previous_key_id = CASE WHEN overlap IS NOT NULL THEN endpoint.key_id END,
-        previous_until = clock_timestamp() + overlap,
-        secret = rotate_secret.secret,
-        key_id = rotate_secret.key_id,
-        secret_created_at = clock_timestamp(),
-        updated_at = clock_timestamp()
-    WHERE endpoint.merchant_id = merchant
-    RETURNING endpoint.previous_until INTO rotate_secret.previous_until;
-    result := CASE WHEN FOUND THEN 'rotated' ELSE 'not_configured' END;
-END
-$$;
-
-CREATE FUNCTION webhook.own_rotate_secret(
-    token bytea, secret bytea, key_id text, overlap interval, OUT result text, OUT previous_until timestamptz
-)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    SELECT rotated.result, rotated.previous_until INTO result, previous_until
-    FROM webhook.rotate_secret(own, secret, key_id, overlap) AS rotated;
-END
-$$;
-
-CREATE FUNCTION webhook.console_rotate_secret(
-    session bytea, merchant text, secret bytea, key_id text, overlap interval,
-    OUT result text, OUT previous_until timestamptz
-)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM webhook.person_who_changes(session);
-    SELECT rotated.result, rotated.previous_until INTO result, previous_until
-    FROM webhook.rotate_secret(merchant, secret, key_id, overlap) AS rotated;
-END
-$$;
-
 -- These set an endpoint for programs that know no filters.
 CREATE FUNCTION webhook.own_put_endpoint(token bytea, url text, secret bytea, key_id text) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -3409,8 +3351,8 @@ TO webhook_api;
 GRANT EXECUTE ON FUNCTION
 webhook.bearer, webhook.current_merchant, webhook.take_limits, webhook.release_limit, webhook.admit_token, webhook.issue_token,
 webhook.note_key_use, webhook.own_set_order, webhook.own_put_endpoint(bytea, text, bytea, text),
-webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean), webhook.own_rotate_secret(bytea, bytea, text, interval),
-webhook.own_rotate_secret(bytea, bytea, text, interval, boolean), webhook.own_remove_endpoint, webhook.own_command,
+webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean), webhook.own_rotate_secret, webhook.own_remove_endpoint,
+webhook.own_command,
 webhook.own_begin_request, webhook.own_keep_request, webhook.own_kept_full_for, webhook.settle_request, webhook.forget_request,
 webhook.timeline, webhook.feed_horizon, webhook.only_reads
 TO webhook_api;
@@ -3432,8 +3374,7 @@ webhook.console_revoke_sessions, webhook.console_preferences, webhook.console_ch
 webhook.console_set_order,
 webhook.console_put_endpoint(bytea, text, text, bytea, text),
 webhook.console_put_endpoint(bytea, text, text, bytea, text, text[], boolean),
-webhook.console_rotate_secret(bytea, text, bytea, text, interval),
-webhook.console_rotate_secret(bytea, text, bytea, text, interval, boolean), webhook.console_remove_endpoint,
+webhook.console_rotate_secret, webhook.console_remove_endpoint,
 webhook.console_command, webhook.console_withdraw_command, webhook.console_stop_command, webhook.console_create_api_key,
 webhook.console_revoke_api_key
 TO webhook_console;

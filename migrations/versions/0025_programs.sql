@@ -1,5 +1,5 @@
--- Why:   programs that do not know what is in use were asked for, refused and served again in four places, which locked state in
---        two orders; a command for an event that was not wanted by its latest merchant counted as that one's.
+-- Why:   programs that do not know what is in use were asked for, refused and served again in four places; a command for an event
+--        that was not wanted by its latest merchant counted as that one's; what nothing has used since version 20 goes.
 -- Locks: endpoint, against everybody until this ends: milliseconds.
 SET lock_timeout = '5s';
 SET statement_timeout = '1min';
@@ -154,9 +154,7 @@ BEGIN
         VALUES (retired_by, 'event type retired', jsonb_build_object('name', old_name));
         RETURN true;
     END IF;
-    IF webhook.event_types_hold() = 'nothing' THEN
-        PERFORM webhook.serve_programs(22);
-    END IF;
+    PERFORM webhook.serve_programs(22);
     RETURN (SELECT false FROM webhook.event_type WHERE event_type.name = old_name);
 END
 $$;
@@ -191,6 +189,47 @@ EXCEPTION WHEN data_corrupted OR index_corrupted THEN
 END
 $$;
 
+-- Make a key for a merchant that the outbox would take events of.
+CREATE OR REPLACE FUNCTION webhook.create_api_key(
+    merchant text, new_client_id text, new_secret_hash bytea, new_name text, created_by text
+)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    person text := coalesce(nullif(left(btrim(created_by), 200), ''), session_user);
+    created bigint;
+BEGIN
+    IF merchant = '$platform' THEN
+        RAISE check_violation USING
+            MESSAGE = 'the platform has no API key', CONSTRAINT = 'platform_has_no_api_key';
+    END IF;
+    PERFORM webhook.event_can_be_sent(merchant, 'charge.created', clock_timestamp(), '{}');
+    INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
+    VALUES (new_client_id, new_secret_hash, merchant, btrim(new_name), person)
+    RETURNING id INTO created;
+    INSERT INTO webhook.audit (person, action, merchant_id, after)
+    VALUES (
+        person, 'api key created', merchant,
+        jsonb_build_object('client_id', new_client_id, 'name', btrim(new_name))
+    );
+    RETURN created;
+END
+$$;
+
+-- The oldest schema whose programs may work beside what is in use: whoever takes some of that away lowers it to this.
+CREATE OR REPLACE FUNCTION webhook.oldest_served() RETURNS integer
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.at_once IS NOT NULL) THEN 24
+        WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.types IS NOT NULL) THEN 23
+        WHEN webhook.event_types_hold() IN ('types', 'owed', 'open') THEN 22
+        WHEN state.header_prefix <> 'Service-' OR state.user_agent IS NOT NULL OR state.signatures <> '{service}' THEN 21
+        ELSE 1
+    END
+    FROM webhook.state
+    WHERE state.is_only
+$$;
+
 DROP TRIGGER endpoint_filters_need_programs ON webhook.endpoint;
 DROP TRIGGER endpoint_order_needs_programs ON webhook.endpoint;
 -- By its name before the trigger that locks the lane, which comes after state.
@@ -201,7 +240,13 @@ DROP FUNCTION webhook.serve_filters();
 -- squawk-ignore ban-drop-function
 DROP FUNCTION webhook.serve_order();
 
--- No program since version 20 draws from it.
+-- No program since version 20 uses these.
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.rotate_secret(text, bytea, text, interval);
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.own_rotate_secret(bytea, bytea, text, interval);
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.console_rotate_secret(bytea, text, bytea, text, interval);
 -- squawk-ignore ban-drop-sequence
 DROP SEQUENCE webhook.claim_token;
 
