@@ -200,6 +200,7 @@ def test_an_order_is_set_alone_or_with_the_url_and_shown_where_somebody_has_one(
     assert (shown["order"], shown["at_once"]) == ("charge", 8)
     assert "charge" in shell("endpoint list", database)[1]
     assert shell.json("endpoint set m1 --order charge --at-once 32", database)["at_once"] == 32
+    assert shell.json("endpoint set m1 --order charge", database)["at_once"] == 32
     assert shell("endpoint set m1 --order merchant", database)[:2] == (
         0,
         "m1: order changed; the secret stays (see `endpoint rotate-secret`)\n",

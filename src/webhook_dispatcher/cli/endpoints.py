@@ -63,7 +63,7 @@ def set_(
             min=2,
             max=MAX_AT_ONCE,
             help="With --order charge, of how many charges one may be under way.",
-            show_default=str(DEFAULT_AT_ONCE),
+            show_default=f"as before, at first {DEFAULT_AT_ONCE}",
         ),
     ] = None,
     requested_by: RequestedBy = None,
@@ -73,9 +73,7 @@ def set_(
     """Configure a merchant and print its secret, once; of a configured merchant change what is given."""
     from webhook_dispatcher.transport.guard import Guard
 
-    if url is None and types is None and order is None:
-        raise typer.BadParameter("give a URL, --types or --order")
-    wanted = _wanted(order, at_once)
+    _check_given(url, types, order, at_once)
     session = session_of(context, shard)
     settings = session.settings()
     keyring = settings.keyring()
@@ -84,11 +82,13 @@ def set_(
     named = split_types(types)
     secret = new_secret()
 
-    async def configure(database: Administration) -> bool:
+    async def configure(database: Administration) -> tuple[bool, int | None]:
         created = False
         await _check_types(merchant, named, database)
-        if url is None and await database.find_endpoint(merchant) is None:
+        known = await database.find_endpoint(merchant)
+        if url is None and known is None:
             raise not_configured(merchant)
+        wanted = _wanted(order, at_once, known)
         async with database.transaction():
             # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
             while url is not None and not created and not await database.update_endpoint_url(merchant, url):
@@ -99,9 +99,9 @@ def set_(
                 await database.set_types(merchant, filter_of(named))
             if order is not None:
                 await database.set_order(merchant, wanted)
-        return created
+        return created, wanted
 
-    created = session.change(configure, requested_by)
+    created, wanted = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
     filtered = {"types": filter_of(named)} if named else {}
     ordered = {} if order is None else {"order": order, "at_once": wanted}
@@ -117,11 +117,18 @@ def set_(
         typer.echo(f"{shown(merchant)}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
 
 
-def _wanted(order: Order | None, at_once: int | None) -> int | None:
-    """Return of how many charges events are to be sent at once; None: of one."""
+def _check_given(url: str | None, types: str | None, order: Order | None, at_once: int | None) -> None:
+    if url is None and types is None and order is None:
+        raise typer.BadParameter("give a URL, --types or --order")
     if at_once is not None and order is not Order.CHARGE:
         raise typer.BadParameter("--at-once goes with --order charge")
-    return (at_once or DEFAULT_AT_ONCE) if order is Order.CHARGE else None
+
+
+def _wanted(order: Order | None, at_once: int | None, known: EndpointView | None) -> int | None:
+    """Return of how many charges events are to be sent at once; None: of one."""
+    if order is not Order.CHARGE:
+        return None
+    return at_once or (known and known.at_once) or DEFAULT_AT_ONCE
 
 
 def split_types(text: str | None) -> list[str]:
