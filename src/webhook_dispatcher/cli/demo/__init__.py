@@ -33,7 +33,7 @@ MAX_PROBLEMS_SHOWN = 20
 MAX_EVENTS = 100_000
 PLAIN_WIDTH = 120
 NEXT = """\
-next, with a Postgres of yours: "Ten minutes to a first delivery" in the documentation
+next, with a Postgres of yours: "Ten minutes to a first delivery" in the docs
 or with one of its own, the Partner API and the console:
 {program} run --embedded"""
 
