@@ -113,7 +113,7 @@ def import_(
                 )
             return imported
         async with database.transaction():
-            # By merchant, so that two of these do not wait for each other.
+            # By merchant, so that two of these lock endpoints in one order.
             for entry in sorted(entries, key=lambda entry: entry.merchant_id):
                 await _store(database, keyring, entry, replace, imported)
             # Last: this locks `state`, for which whoever changes a filter waits with an endpoint.
