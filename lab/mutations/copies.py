@@ -58,13 +58,14 @@ class Copy:
     @contextmanager
     def mutated(self, mutation: Mutation) -> Iterator[None]:
         """Apply a mutation for as long as the block runs."""
-        path = self.root / mutation.file
-        text = path.read_text(encoding="utf-8")
+        before = {path: path.read_text(encoding="utf-8") for path in mutation.files(self.root)}
         try:
-            path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+            for path, text in before.items():
+                path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
             yield
         finally:
-            path.write_text(text, encoding="utf-8")
+            for path, text in before.items():
+                path.write_text(text, encoding="utf-8")
 
     def run(self, tests: Sequence[str], seconds: Mapping[str, float]) -> Outcome:
         """Run tests until the first fails."""
