@@ -103,12 +103,19 @@ async def test_requests_of_one_merchant_that_hang_upstream_are_few(installation:
         async def is_crowded() -> bool:
             return len(there) == FORWARDED
 
-        posts = [greedy.ask("POST", "/v1/charges", {}, key) for key in keys]
+        answered: list[Reply] = []
+
+        async def post(key: str) -> Reply:
+            reply = await greedy.ask("POST", "/v1/charges", {}, key)
+            answered.append(reply)
+            return reply
+
+        posts = [post(key) for key in keys]
         waiting = asyncio.create_task(undisturbed_by(other, [*posts], is_crowded, has_looked))
 
         async def is_refused() -> bool:
             kept = await installation.owner.fetchval("SELECT count(*) FROM webhook.api_request")
-            return bool(kept == FORWARDED)
+            return bool(kept == FORWARDED) and len(answered) == AT_ONCE - FORWARDED
 
         await until_found(is_crowded)
         await until_found(is_refused)
