@@ -96,7 +96,7 @@ BEGIN
 END
 $$;
 
--- Use what older programs do not know, or cease to, for good or for now.
+-- Called when something begins or ceases to be used that programs have known since a version of the schema.
 CREATE FUNCTION webhook.need_programs(is_used boolean, known_since integer, what text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -88,7 +88,7 @@ def set_(
         known = await database.find_endpoint(merchant)
         if url is None and known is None:
             raise not_configured(merchant)
-        wanted = _wanted(order, at_once, known)
+        wanted = order.at_once(at_once, known.at_once if known else None) if order else None
         async with database.transaction():
             # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
             while url is not None and not created and not await database.update_endpoint_url(merchant, url):
@@ -122,13 +122,6 @@ def _check_given(url: str | None, types: str | None, order: Order | None, at_onc
         raise typer.BadParameter("give a URL, --types or --order")
     if at_once is not None and order is not Order.CHARGE:
         raise typer.BadParameter("--at-once goes with --order charge")
-
-
-def _wanted(order: Order | None, at_once: int | None, known: EndpointView | None) -> int | None:
-    """Return of how many charges events are to be sent at once; None: of one."""
-    if order is not Order.CHARGE:
-        return None
-    return at_once or (known and known.at_once) or DEFAULT_AT_ONCE
 
 
 def split_types(text: str | None) -> list[str]:

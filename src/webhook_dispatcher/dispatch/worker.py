@@ -34,8 +34,7 @@ RUN_BYTES = 64 * 1024
 """Bytes after which a run is cut; its first event is read whatever its size."""
 PREFETCH = 5
 """The next events are asked for when so many are left in the run."""
-PLACE_AGAIN = 0.25
-READ_AGAIN = 1.0
+PLACE_AGAIN, READ_AGAIN = 0.25, 1.0
 """Seconds until a place that was refused, and a read in vain, are tried again beside others' attempts."""
 
 

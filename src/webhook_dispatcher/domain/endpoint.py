@@ -47,6 +47,10 @@ class Order(StrEnum):
         """Return whose order is kept where so many events are attempted at once."""
         return cls.MERCHANT if at_once is None else cls.CHARGE
 
+    def at_once(self, given: int | None, known: int | None) -> int | None:
+        """Return how many are attempted at once: as given, else as before; None: order is the merchant's."""
+        return None if self is Order.MERCHANT else given or known or DEFAULT_AT_ONCE
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

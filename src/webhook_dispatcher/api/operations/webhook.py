@@ -201,16 +201,11 @@ async def _store(caller: Caller, body: WebhookUrl, sealed: SealedSecret | None) 
         endpoints = Endpoints(database)
         result = await endpoints.put(caller.token, body.url or None, sealed, types)
         if "order" in given and result not in (PutOutcome.NOT_CONFIGURED, PutOutcome.KEY_IS_OLD):
-            await endpoints.set_order(caller.token, await _at_once(endpoints, caller, body))
+            known = await endpoints.read(caller.token)
+            wanted = body.at_once if "at_once" in given else None
+            at_once = body.order.at_once(wanted, known.at_once if known else None)
+            await endpoints.set_order(caller.token, at_once)
     return result
-
-
-async def _at_once(endpoints: Endpoints, caller: Caller, body: WebhookUrl) -> int | None:
-    """Return how many are to be attempted at once: where that is left out, as many as before."""
-    if body.order is not Order.CHARGE:
-        return None
-    known = None if "at_once" in body.model_fields_set else await endpoints.read(caller.token)
-    return (known and known.at_once) or body.at_once
 
 
 async def _refuse_strange(types: Sequence[str], request: Request) -> None:
