@@ -132,9 +132,13 @@ class Case:
         """Set requests apart that are on no record since a failover has lost it."""
         lost = {place for place, one in enumerate(self.arrivals) if self.losses.forget(one.started_at)}
         if lost:
-            lost -= self.recorded()
+            # Two attempts of one number may both be on record: who took over began anew, and the first was written late.
+            lost -= self.recorded() | {place for place in lost if self._is_answered_on_record(place)}
             self.forgotten = [self.arrivals[place] for place in sorted(lost)]
             self.arrivals = [one for place, one in enumerate(self.arrivals) if place not in lost]
+
+    def _is_answered_on_record(self, place: int) -> bool:
+        return any(_is_answered_by(row, self.arrivals[place]) for row in self.attempted)
 
 
 def _is_answered_by(row: Attempted, arrival: Arrival) -> bool:

@@ -37,6 +37,16 @@ def test_what_the_database_has_is_owed_whatever_was_sent_before(builder: Evidenc
     assert found(builder) == [(What.LOST, "d")]
 
 
+def test_two_attempts_of_one_number_may_both_be_on_record(builder: EvidenceBuilder) -> None:
+    builder.fault("frozen", 3, 5, ["d1.1"], exposed=1)
+    builder.event("d", 3.5)
+    builder.record("d", 3.6, None, took=0.8, attempt=1)
+    builder.request("d", 3.61, None, took=0.8)
+    builder.record("d", 6, 200, took=0.1, attempt=1)
+    builder.request("d", 6.05, 200, "d2.1")
+    assert found(builder) == []
+
+
 @pytest.mark.parametrize(("at", "is_right"), [((10.0, 10.2), True), ((10.2, 10.0), False)])
 def test_what_is_resent_is_ordered(builder: EvidenceBuilder, at: tuple[float, float], is_right: bool) -> None:
     for number, name in enumerate("de"):
