@@ -31,7 +31,7 @@ CREATE TABLE webhook.state (
     signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
     CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (25, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (26, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -205,6 +205,13 @@ BEGIN
         -- Fails by itself for bytes that are no text, which a database in SQL_ASCII stores and nobody can read.
         OR pg_catalog.convert_to(merchant_id, 'UTF8') IS NULL
     THEN
+        -- A copy of an event, in the lane of one of its merchant's endpoints: judged as the merchant's.
+        IF
+            merchant_id OPERATOR(pg_catalog.~) E'^[^\\u001f]+\\u001f[1-9][0-9]{0,2}$'
+            AND pg_catalog.has_table_privilege('webhook.outbox', 'DELETE')
+        THEN
+            RETURN webhook.event_can_be_sent(pg_catalog.split_part(merchant_id, E'\x1f', 1), type, created_at, object);
+        END IF;
         broken := 'merchant_id_has_1_to_128_printable_characters';
     ELSIF
         merchant_id OPERATOR(pg_catalog.=) '$platform'
@@ -299,11 +306,13 @@ CREATE TABLE webhook.outbox (
     on_failure text COLLATE "C",
     last_status smallint,
     last_outcome text COLLATE "C",
-    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    xid xid8 DEFAULT pg_current_xact_id(),
     -- Those of `attempts` that were beside the schedule; null in nearly all rows.
     attempts_by_hand smallint,
     -- While one is asked for (trigger manual, no on_failure), when the schedule's next one is due; it says nothing of other rows.
-    scheduled_at timestamptz
+    scheduled_at timestamptz,
+    -- Of a copy in an endpoint's lane, the event that it is of. Null: this is the event, in its merchant's own lane.
+    copy_of uuid
 ) WITH (
     autovacuum_vacuum_threshold = 2000,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -311,7 +320,7 @@ CREATE TABLE webhook.outbox (
     autovacuum_vacuum_cost_delay = 0
 );
 COMMENT ON COLUMN webhook.outbox.xid IS
-'The transaction that inserted the event; by (xid, seq) merchants read on. It goes with the row into the log and back.';
+'The transaction that inserted the event; by (xid, seq) merchants read on. It goes with the row into the log and back. A copy has none.';
 -- Not valid, and so apart from the table: a dump that is restored brings its rows in before, and judges none again.
 ALTER TABLE webhook.outbox ADD CONSTRAINT event_can_be_sent
 CHECK (webhook.event_can_be_sent(merchant_id, type, created_at, object)) NOT VALID;
@@ -326,7 +335,28 @@ CREATE INDEX outbox_charge ON webhook.outbox ((webhook.charge_key(object) COLLAT
 
 -- 3. Merchants: endpoints and lanes
 
+-- A lane is named after its merchant; where there are several endpoints, those of the endpoints after the merchant, U+001F and
+-- the endpoint's number. Nothing else in SQL knows that. Inlined, and so without SET; their names are looked up here and now.
+CREATE FUNCTION webhook.merchant_of(lane text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN split_part(lane, E'\x1f', 1);
+
+-- Null: the merchant's own lane.
+CREATE FUNCTION webhook.endpoint_of(lane text) RETURNS smallint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN nullif(split_part(lane, E'\x1f', 2), '')::smallint;
+
+CREATE FUNCTION webhook.lane_named(merchant text, number smallint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN number IS NULL THEN merchant ELSE merchant || E'\x1f' || number::text END;
+
+-- The id of the delivery of an event to an endpoint that was not the first to get it.
+CREATE FUNCTION webhook.delivery_id(event_id uuid, number smallint) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN encode(substr(sha256(uuid_send(event_id) || int2send(number)), 1, 16), 'hex')::uuid;
+
 CREATE TABLE webhook.endpoint (
+    -- Its lane: where it is the merchant's only one, and number 1, the merchant's own.
     merchant_id text COLLATE "C" PRIMARY KEY,
     url text NOT NULL,
     secret bytea NOT NULL,
@@ -345,13 +375,19 @@ CREATE TABLE webhook.endpoint (
     ),
     -- How many of its events are attempted at once, in the order of each charge; null: one, in the order of the merchant.
     at_once smallint CONSTRAINT at_once_is_2_to_32 CHECK (at_once BETWEEN 2 AND 32),
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text CONSTRAINT name_has_1_to_100_characters CHECK (length(btrim(name)) BETWEEN 1 AND 100),
+    -- It gets events whose numbers are higher.
+    since_seq bigint NOT NULL DEFAULT 0,
+    CONSTRAINT merchant_id_is_a_lane CHECK (merchant_id ~ E'^[^\\u001f]*(\\u001f[1-9][0-9]{0,2})?$'),
     CONSTRAINT a_previous_secret_has_its_key_and_its_end CHECK (
         num_nulls(previous_secret, previous_key_id, previous_until) IN (0, 3)
     )
 );
 CREATE INDEX endpoint_key_id ON webhook.endpoint (key_id);
+CREATE INDEX endpoint_merchant ON webhook.endpoint (webhook.merchant_of(merchant_id));
 
--- One merchant's ordered way out. Epoch is drawn anew with every lease and fences what the holder records.
+-- One merchant's ordered way out, or one endpoint's, where a merchant has several. Epoch is drawn anew with every lease and fences what the holder records.
 CREATE TABLE webhook.lane (
     merchant_id text COLLATE "C" PRIMARY KEY,
     epoch bigint NOT NULL DEFAULT 0,
@@ -375,7 +411,9 @@ CREATE TABLE webhook.lane (
     -- was accepted for too long.
     reported_failing_since timestamptz,
     suspended_at timestamptz,
-    leased_at timestamptz
+    leased_at timestamptz,
+    -- Since when a merchant has several endpoints: what waits here is copied into their lanes, and not sent.
+    routed_at timestamptz
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_threshold = 1000,
@@ -395,6 +433,20 @@ CREATE INDEX lane_suspended ON webhook.lane (wait_until) WHERE suspended_at IS N
 -- need not be asked for, since a success ends failing_since, or lets it begin anew.
 CREATE INDEX lane_to_lift ON webhook.lane (merchant_id)
 WHERE suspended_at IS NOT NULL AND (failing_since IS NULL OR failing_since > suspended_at);
+CREATE INDEX lane_routed ON webhook.lane (merchant_id) WHERE routed_at IS NOT NULL;
+-- Such lanes stay, so that no number is given twice.
+CREATE INDEX lane_numbered ON webhook.lane (webhook.merchant_of(merchant_id)) WHERE merchant_id LIKE E'%\x1f%';
+
+-- The lane of a merchant's endpoint.
+CREATE FUNCTION webhook.lane_of(merchant text, number smallint) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT CASE
+    WHEN number = 1 AND NOT EXISTS (
+        SELECT FROM webhook.lane WHERE lane.merchant_id = merchant AND lane.routed_at IS NOT NULL
+    ) THEN merchant
+    ELSE webhook.lane_named(merchant, number)
+END
+$$;
 
 -- Whoever changes an endpoint, by whatever way, the run that a daemon holds in memory is recalled; also of a lane whose lease
 -- has lapsed: it may have a holder all the same, who was frozen or without the database and whose epoch is still the latest.
@@ -404,6 +456,13 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     is_other boolean := TG_OP <> 'UPDATE' OR NEW.url <> OLD.url;
 BEGIN
+    -- Who routes goes by who there is and what they want.
+    IF TG_OP <> 'UPDATE' OR NEW.types IS DISTINCT FROM OLD.types THEN
+        UPDATE webhook.lane SET recalled = true
+        WHERE
+            lane.merchant_id = webhook.merchant_of(coalesce(NEW.merchant_id, OLD.merchant_id))
+            AND lane.routed_at IS NOT NULL AND lane.lease_until > '-infinity';
+    END IF;
     INSERT INTO webhook.lane AS lane (merchant_id, endpoint_removed_at)
     VALUES (
         coalesce(NEW.merchant_id, OLD.merchant_id),
@@ -428,6 +487,34 @@ END
 $$;
 CREATE TRIGGER endpoint_recalls_its_lane AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
 FOR EACH ROW EXECUTE FUNCTION webhook.recall_lane();
+
+-- Number 1 is set anew where it belongs, by whatever way; the others are added by a function.
+CREATE FUNCTION webhook.place_endpoint() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    merchant text := webhook.merchant_of(NEW.merchant_id);
+    is_routed boolean;
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM webhook.lane
+        WHERE webhook.merchant_of(lane.merchant_id) = merchant AND lane.merchant_id LIKE E'%\x1f%'
+    ) THEN
+        is_routed := false;
+    ELSE
+        PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+        -- A statement of its own: it sees what was changed while that one waited.
+        is_routed := EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = merchant AND lane.routed_at IS NOT NULL);
+    END IF;
+    IF is_routed AND NEW.merchant_id = merchant THEN
+        NEW.merchant_id := webhook.lane_named(merchant, 1::smallint);
+    ELSIF NOT is_routed AND NEW.merchant_id <> merchant THEN
+        RAISE object_not_in_prerequisite_state USING MESSAGE = 'an endpoint with a number is added by webhook.add_endpoint()';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER endpoint_is_placed BEFORE INSERT ON webhook.endpoint
+FOR EACH ROW EXECUTE FUNCTION webhook.place_endpoint();
 
 -- Older programs know no filters and no order by charge: they are refused while an endpoint has one, and none gets one while one
 -- of their dispatchers works.
@@ -468,7 +555,11 @@ CREATE TABLE webhook.delivery_log (
     finished_at timestamptz NOT NULL,
     -- As the event had it. The default is the moving transaction: who moves a row without it has it read once more, which
     -- passing over it would not be.
-    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    xid xid8 DEFAULT pg_current_xact_id(),
+    -- As in the outbox: of what is no copy, where its merchant has several endpoints, the row says that it was routed. And to
+    -- which endpoint it was delivered, null where there was one.
+    copy_of uuid,
+    endpoint smallint,
     PRIMARY KEY (seq, finished_at)
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX delivery_log_event ON webhook.delivery_log (event_id);
@@ -484,6 +575,7 @@ CREATE INDEX delivery_log_given_up ON webhook.delivery_log (merchant_id, seq) WH
 -- Every attempt, a partition for each day (UTC).
 CREATE TABLE webhook.attempt_log (
     event_id uuid NOT NULL,
+    -- The lane, by which an endpoint's latest are found among those of a busier one.
     merchant_id text COLLATE "C" NOT NULL,
     attempt smallint NOT NULL,
     trigger text COLLATE "C" NOT NULL,
@@ -524,13 +616,15 @@ $$;
 
 CREATE VIEW webhook.endpoints AS
 SELECT
-    endpoint.merchant_id, endpoint.url, coalesce(lane.paused, false) AS paused, endpoint.created_at, endpoint.updated_at,
+    webhook.merchant_of(endpoint.merchant_id) AS merchant_id, endpoint.url, coalesce(lane.paused, false) AS paused, endpoint.created_at, endpoint.updated_at,
     endpoint.secret_created_at, lane.last_success_at, lane.failing_since,
-    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row, lane.suspended_at, endpoint.types, endpoint.at_once
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row, lane.suspended_at, endpoint.types, endpoint.at_once,
+    coalesce(webhook.endpoint_of(endpoint.merchant_id), 1::smallint) AS number, endpoint.id, endpoint.name
 FROM webhook.endpoint
 LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id;
 
--- The condition stands behind UNION ALL: within it, it would keep the planner from reading both in the order of their indexes.
+-- The condition stands behind UNION ALL: within it, it would keep the planner from reading all in the order of their indexes.
+-- What waits in lanes of endpoints is found through these, so that a merchant's is found by an index, too.
 CREATE VIEW webhook.deliveries AS
 SELECT known.*
 FROM (
@@ -540,31 +634,64 @@ FROM (
             WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
         END AS state,
         NULL::text AS failed_reason, attempts, CASE WHEN claim IS NULL THEN due_at END AS next_attempt_at,
-        last_status, last_outcome, NULL::timestamptz AS finished_at, object
+        last_status, last_outcome, NULL::timestamptz AS finished_at, object, NULL::smallint AS endpoint, copy_of
     FROM webhook.outbox
+    WHERE merchant_id NOT LIKE E'%\x1f%'
+    UNION ALL
+    SELECT
+        outbox.id AS event_id, outbox.seq, webhook.merchant_of(lane.merchant_id) AS merchant_id, outbox.type, outbox.created_at,
+        CASE
+            WHEN outbox.due_at IS NULL THEN 'pending'
+            WHEN outbox.on_failure = 'delivered' THEN 'delivered'
+            ELSE 'pending_retry'
+        END AS state,
+        NULL::text AS failed_reason, outbox.attempts, CASE WHEN outbox.claim IS NULL THEN outbox.due_at END AS next_attempt_at,
+        outbox.last_status, outbox.last_outcome, NULL::timestamptz AS finished_at, outbox.object,
+        webhook.endpoint_of(lane.merchant_id) AS endpoint, outbox.copy_of
+    FROM webhook.lane
+    INNER JOIN webhook.outbox ON outbox.merchant_id = lane.merchant_id
+    WHERE lane.merchant_id LIKE E'%\x1f%'
     UNION ALL
     SELECT
         event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at,
-        last_status, last_outcome, finished_at, object
+        last_status, last_outcome, finished_at, object, endpoint, copy_of
     FROM webhook.delivery_log
 ) AS known
 WHERE known.state IS NOT NULL;
 
--- A view of its own: the function keeps a query from being planned in parallel wherever it is named.
+-- Events, and not their copies. A view of its own: the function keeps a query from being planned in parallel wherever it is named.
 CREATE VIEW webhook.charges AS
 SELECT webhook.charge_key(object) COLLATE "C" AS charge_id, id AS event_id, seq, merchant_id
 FROM webhook.outbox
+WHERE copy_of IS NULL
 UNION ALL
 SELECT webhook.charge_key(object) COLLATE "C" AS charge_id, event_id, seq, merchant_id
-FROM webhook.delivery_log;
+FROM webhook.delivery_log
+WHERE copy_of IS NULL;
 
 CREATE VIEW webhook.attempts AS
+SELECT
+    event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason, NULL::smallint AS endpoint
+FROM webhook.attempt_log
+WHERE merchant_id NOT LIKE E'%\x1f%'
+UNION ALL
+SELECT
+    attempt_log.event_id, webhook.merchant_of(lane.merchant_id) AS merchant_id, attempt_log.attempt, attempt_log.trigger,
+    attempt_log.started_at, attempt_log.duration_ms, attempt_log.status, attempt_log.outcome, attempt_log.reason,
+    webhook.endpoint_of(lane.merchant_id) AS endpoint
+FROM webhook.lane
+INNER JOIN webhook.attempt_log ON attempt_log.merchant_id = lane.merchant_id
+WHERE lane.merchant_id LIKE E'%\x1f%';
+
+-- As the command line reads it: by lane.
+CREATE VIEW webhook.attempted AS
 SELECT event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason
 FROM webhook.attempt_log;
 
 -- What a merchant answered may repeat the payload: not for those who read the attempts alone.
 CREATE VIEW webhook.responses AS
-SELECT event_id, merchant_id, attempt, started_at, response_excerpt
+SELECT event_id, webhook.merchant_of(merchant_id) AS merchant_id, attempt, started_at, response_excerpt,
+    webhook.endpoint_of(merchant_id) AS endpoint
 FROM webhook.attempt_log
 WHERE response_excerpt IS NOT NULL;
 
@@ -573,26 +700,27 @@ WHERE response_excerpt IS NOT NULL;
 CREATE VIEW webhook.lanes AS
 SELECT
     merchant_id, paused, lease_until > clock_timestamp() AS is_held, owner, leased_at, wait_until, retry_at,
-    endpoint_removed_at, last_success_at, failing_since, failures_in_a_row, suspended_at, last_failure_at
+    endpoint_removed_at, last_success_at, failing_since, failures_in_a_row, suspended_at, last_failure_at, routed_at
 FROM webhook.lane;
 
 CREATE VIEW webhook.owed AS
 SELECT
     seq, id AS event_id, merchant_id, type, created_at, attempts, due_at, claim IS NOT NULL AS is_claimed, trigger, on_failure,
-    last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, attempts_by_hand, scheduled_at
+    last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, attempts_by_hand, scheduled_at,
+    copy_of
 FROM webhook.outbox;
 
 -- With what nobody wanted, for what looks at a bounded number of rows, or says what became of an event.
 CREATE VIEW webhook.logged AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
-    webhook.charge_key(object) COLLATE "C" AS charge_id
+    webhook.charge_key(object) COLLATE "C" AS charge_id, endpoint, copy_of
 FROM webhook.delivery_log;
 
 CREATE VIEW webhook.finished AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
-    charge_id
+    charge_id, endpoint, copy_of
 FROM webhook.logged
 WHERE state IS NOT NULL;
 
@@ -624,15 +752,21 @@ FOR EACH STATEMENT EXECUTE FUNCTION webhook.refuse_change();
 CREATE FUNCTION webhook.endpoint_without_secrets(endpoint webhook.endpoint) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object(
-    'merchant_id', endpoint.merchant_id, 'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
+    'merchant_id', webhook.merchant_of(endpoint.merchant_id), 'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
     'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until, 'types', endpoint.types,
-    'at_once', endpoint.at_once
+    'at_once', endpoint.at_once, 'number', coalesce(webhook.endpoint_of(endpoint.merchant_id), 1), 'name', endpoint.name
 )
 $$;
 
 CREATE FUNCTION webhook.audit_endpoint() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    merchant text := webhook.merchant_of(coalesce(NEW.merchant_id, OLD.merchant_id));
 BEGIN
+    -- It went to a lane of its own, or back: nobody changed it.
+    IF TG_OP = 'UPDATE' AND NEW.merchant_id <> OLD.merchant_id AND webhook.merchant_of(OLD.merchant_id) = merchant THEN
+        RETURN NULL;
+    END IF;
     INSERT INTO webhook.audit (person, action, merchant_id, before, after)
     VALUES (
         nullif(current_setting('webhook.person', true), ''),
@@ -646,9 +780,10 @@ BEGIN
             WHEN NEW.url <> OLD.url THEN 'url changed'
             WHEN NEW.types IS DISTINCT FROM OLD.types THEN 'types changed'
             WHEN NEW.at_once IS DISTINCT FROM OLD.at_once THEN 'order changed'
+            WHEN NEW.name IS DISTINCT FROM OLD.name THEN 'name changed'
             ELSE 'endpoint changed'
         END,
-        coalesce(NEW.merchant_id, OLD.merchant_id),
+        merchant,
         CASE WHEN TG_OP <> 'INSERT' THEN webhook.endpoint_without_secrets(OLD) END,
         CASE WHEN TG_OP <> 'DELETE' THEN webhook.endpoint_without_secrets(NEW) END
     );
@@ -775,7 +910,7 @@ DECLARE
 BEGIN
     IF given.command IN ('retry', 'cancel') AND given.event_id IS NOT NULL THEN
         -- The delivery that a command for this event finds: the one that is owed, else the latest.
-        SELECT outbox.merchant_id INTO subject FROM webhook.outbox WHERE outbox.id = given.event_id;
+        SELECT webhook.merchant_of(outbox.merchant_id) INTO subject FROM webhook.outbox WHERE outbox.id = given.event_id;
         IF NOT FOUND THEN
             -- The offset keeps all rows from being gone through in the order that is asked for.
             SELECT logged.merchant_id INTO subject
@@ -1007,11 +1142,11 @@ BEGIN
 END
 $$;
 
--- Configure a merchant, or change its URL (null: as it is) and, unless they are kept, its types; its secret stays. 'created',
--- 'changed', 'unchanged' (nothing is written), or 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no URL
--- or secret was given). Who asks was found before.
+-- Configure a merchant's endpoint of this number, which is 1 of one that is new, or change its URL and name (null: as they are;
+-- no name: '') and, unless they are kept, its types; its secret stays. 'created', 'changed', 'unchanged' (nothing is written), or
+-- 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no URL or secret was given). Who asks was found before.
 CREATE FUNCTION webhook.put_endpoint(
-    merchant text, url text, secret bytea, key_id text, types text[], keeps_types boolean
+    merchant text, number smallint, url text, secret bytea, key_id text, types text[], keeps_types boolean, name text
 )
 RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -1025,10 +1160,11 @@ BEGIN
     LOOP
         SELECT endpoint.* INTO known
         FROM webhook.endpoint
-        WHERE endpoint.merchant_id = merchant
+        WHERE endpoint.merchant_id = webhook.lane_of(merchant, number)
         FOR NO KEY UPDATE;
         IF FOUND THEN
             IF coalesce(put_endpoint.url, known.url) = known.url
+                AND coalesce(put_endpoint.name, known.name, '') = coalesce(known.name, '')
                 AND (keeps_types OR put_endpoint.types IS NOT DISTINCT FROM known.types)
             THEN
                 RETURN 'unchanged';
@@ -1036,19 +1172,23 @@ BEGIN
             UPDATE webhook.endpoint
             SET
                 url = coalesce(put_endpoint.url, endpoint.url),
+                name = nullif(coalesce(put_endpoint.name, endpoint.name), ''),
                 types = CASE WHEN keeps_types THEN endpoint.types ELSE put_endpoint.types END,
                 updated_at = clock_timestamp()
-            WHERE endpoint.merchant_id = merchant;
+            WHERE endpoint.merchant_id = known.merchant_id;
             RETURN 'changed';
         END IF;
-        IF put_endpoint.url IS NULL OR secret IS NULL THEN
+        IF number <> 1 OR put_endpoint.url IS NULL OR secret IS NULL THEN
             RETURN 'not_configured';
         END IF;
         IF NOT webhook.is_sealed_currently(secret, put_endpoint.key_id) THEN
             RETURN 'key_is_old';
         END IF;
-        INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types)
-        VALUES (merchant, put_endpoint.url, put_endpoint.secret, put_endpoint.key_id, put_endpoint.types)
+        INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types, name)
+        VALUES (
+            merchant, put_endpoint.url, put_endpoint.secret, put_endpoint.key_id, put_endpoint.types,
+            nullif(put_endpoint.name, '')
+        )
         ON CONFLICT DO NOTHING;
         IF FOUND THEN
             RETURN 'created';
@@ -1057,15 +1197,18 @@ BEGIN
 END
 $$;
 
--- Have so many of a merchant's events attempted at once, in the order of each charge; null: one, in the order of the merchant.
+-- Have so many of an endpoint's events attempted at once, in the order of each charge; null: one, in the order of the merchant.
 -- 'changed', 'unchanged' (nothing is written), or 'not_configured'. Who asks was found before.
-CREATE FUNCTION webhook.set_order(merchant text, at_once integer) RETURNS text
+CREATE FUNCTION webhook.set_order(merchant text, number smallint, at_once integer) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     known webhook.endpoint;
 BEGIN
-    SELECT endpoint.* INTO known FROM webhook.endpoint WHERE endpoint.merchant_id = merchant FOR NO KEY UPDATE;
+    SELECT endpoint.* INTO known
+    FROM webhook.endpoint
+    WHERE endpoint.merchant_id = webhook.lane_of(merchant, number)
+    FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN 'not_configured';
     END IF;
@@ -1073,26 +1216,27 @@ BEGIN
         RETURN 'unchanged';
     END IF;
     UPDATE webhook.endpoint SET at_once = set_order.at_once, updated_at = clock_timestamp()
-    WHERE endpoint.merchant_id = merchant;
+    WHERE endpoint.merchant_id = known.merchant_id;
     RETURN 'changed';
 END
 $$;
 
--- Whether nothing is sent to a merchant, nor will be before it is resumed: 'held'; 'sending': a daemon has not released yet
+-- Whether nothing is sent to an endpoint, nor will be before it is resumed: 'held'; 'sending': a daemon has not released yet
 -- what it leased before the pause, on the lane or on a retry; 'not_paused', or about to be resumed; 'not_configured'.
 -- What a pause recalls is released when the attempt in flight has ended, and that of a daemon that died lapses: so nobody
 -- need know which daemons there are. The lane stays locked, and a resume waits, until the transaction ends.
-CREATE FUNCTION webhook.lock_held(merchant text) RETURNS text
+CREATE FUNCTION webhook.lock_held(merchant text, number smallint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    its_lane text := webhook.lane_of(merchant, number);
     found_lane webhook.lane;
 BEGIN
     -- First the endpoint and then its lane, as a change of the endpoint locks them.
-    PERFORM FROM webhook.endpoint WHERE endpoint.merchant_id = merchant FOR NO KEY UPDATE;
+    PERFORM FROM webhook.endpoint WHERE endpoint.merchant_id = its_lane FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN 'not_configured';
     END IF;
-    SELECT * INTO found_lane FROM webhook.lane WHERE lane.merchant_id = merchant FOR NO KEY UPDATE;
+    SELECT * INTO found_lane FROM webhook.lane WHERE lane.merchant_id = its_lane FOR NO KEY UPDATE;
     IF
         found_lane.paused IS NOT TRUE
         OR EXISTS (
@@ -1109,7 +1253,7 @@ BEGIN
         OR EXISTS (
             SELECT
             FROM webhook.outbox
-            WHERE outbox.merchant_id = merchant AND outbox.claim IS NOT NULL AND outbox.due_at >= clock_timestamp()
+            WHERE outbox.merchant_id = its_lane AND outbox.claim IS NOT NULL AND outbox.due_at >= clock_timestamp()
         )
     THEN
         RETURN 'sending';
@@ -1118,15 +1262,23 @@ BEGIN
 END
 $$;
 
--- Replace a merchant's secret; with an overlap the one before it goes on signing until that ends; with hold only while nothing
+-- Of number 1.
+CREATE FUNCTION webhook.lock_held(merchant text) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT webhook.lock_held(merchant, 1::smallint)
+$$;
+
+-- Replace an endpoint's secret; with an overlap the one before it goes on signing until that ends; with hold only while nothing
 -- is sent. 'rotated', 'key_is_old', 'not_configured', 'not_paused', 'sending'. waiting: how much is owed, 10,000 at most, which
 -- the new secret signs. Who asks was found before.
 CREATE FUNCTION webhook.rotate_secret(
-    merchant text, secret bytea, key_id text, overlap interval, hold boolean,
+    merchant text, number smallint, secret bytea, key_id text, overlap interval, hold boolean,
     OUT result text, OUT previous_until timestamptz, OUT waiting bigint
 )
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+DECLARE
+    its_lane text := webhook.lane_of(merchant, number);
 BEGIN
     IF overlap <= interval '0' OR overlap > interval '30 days' THEN
         RAISE invalid_parameter_value USING MESSAGE = 'the overlap is not within 30 days';
@@ -1136,7 +1288,7 @@ BEGIN
         RETURN;
     END IF;
     IF hold THEN
-        result := webhook.lock_held(merchant);
+        result := webhook.lock_held(merchant, number);
         IF result <> 'held' THEN
             RETURN;
         END IF;
@@ -1150,7 +1302,7 @@ BEGIN
         key_id = rotate_secret.key_id,
         secret_created_at = clock_timestamp(),
         updated_at = clock_timestamp()
-    WHERE endpoint.merchant_id = merchant
+    WHERE endpoint.merchant_id = its_lane
     RETURNING endpoint.previous_until INTO rotate_secret.previous_until;
     result := CASE WHEN FOUND THEN 'rotated' ELSE 'not_configured' END;
     SELECT count(*) INTO rotate_secret.waiting
@@ -1158,7 +1310,7 @@ BEGIN
         (
             SELECT
             FROM webhook.outbox
-            WHERE outbox.merchant_id = merchant AND outbox.due_at IS NULL
+            WHERE outbox.merchant_id = its_lane AND outbox.due_at IS NULL
             ORDER BY outbox.merchant_id, outbox.seq
             LIMIT 10000
         )
@@ -1166,12 +1318,186 @@ BEGIN
         (
             SELECT
             FROM webhook.outbox
-            WHERE outbox.merchant_id = merchant AND outbox.due_at IS NOT NULL
+            WHERE outbox.merchant_id = its_lane AND outbox.due_at IS NOT NULL
             ORDER BY outbox.merchant_id, outbox.due_at
             LIMIT 10000
         )
         LIMIT 10000
     ) AS owed;
+END
+$$;
+
+-- Several endpoints: the second makes a merchant routed, and number 1 alone makes it direct again.
+
+-- Add an endpoint to a merchant's. 'created', 'too_many' (15 beside number 1), 'key_is_old' (seal again), 'sending' (the merchant's
+-- lane is held, or is changed just now; it was recalled: ask again). Who asks was found before.
+CREATE FUNCTION webhook.add_endpoint(
+    merchant text, url text, secret bytea, key_id text, name text, types text[], at_once integer,
+    OUT result text, OUT number smallint, OUT id uuid
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    own webhook.lane;
+    first_lane text := webhook.lane_named(merchant, 1::smallint);
+BEGIN
+    IF length(add_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'this is no URL';
+    END IF;
+    IF NOT webhook.is_sealed_currently(secret, add_endpoint.key_id) THEN
+        result := 'key_is_old';
+        RETURN;
+    END IF;
+    -- Endpoints, state, lanes: as a change of an endpoint locks them.
+    PERFORM FROM webhook.endpoint
+    WHERE webhook.merchant_of(endpoint.merchant_id) = merchant
+    ORDER BY endpoint.merchant_id
+    FOR NO KEY UPDATE;
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    IF (
+        SELECT count(*) FROM webhook.endpoint
+        WHERE webhook.merchant_of(endpoint.merchant_id) = merchant AND webhook.endpoint_of(endpoint.merchant_id) > 1
+    ) >= 15 THEN
+        result := 'too_many';
+        RETURN;
+    END IF;
+    SELECT lane.* INTO own FROM webhook.lane WHERE lane.merchant_id = merchant FOR NO KEY UPDATE;
+    IF own.routed_at IS NOT NULL OR EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = merchant) THEN
+        IF own.routed_at IS NULL THEN
+            IF own.lease_until >= clock_timestamp() THEN
+                -- Who holds it does not know of the second, and would send it nothing.
+                UPDATE webhook.lane
+                SET recalled = true, wait_until = greatest(lane.wait_until, clock_timestamp() + interval '3 seconds')
+                WHERE lane.merchant_id = merchant;
+                result := 'sending';
+                RETURN;
+            END IF;
+            PERFORM webhook.need_programs(true, 26, 'several endpoints');
+            PERFORM webhook.move_fares(merchant, first_lane);
+            UPDATE webhook.lane
+            SET
+                routed_at = clock_timestamp(), epoch = floor(random() * 9007199254740992), lease_until = '-infinity',
+                recalled = false, wait_until = '-infinity', suspended_at = NULL, last_success_at = NULL, last_failure_at = NULL,
+                failing_since = NULL, failures_in_a_row = 0, reported_failing_since = NULL, retry_at = clock_timestamp()
+            WHERE lane.merchant_id = merchant;
+            UPDATE webhook.endpoint SET merchant_id = first_lane WHERE endpoint.merchant_id = merchant;
+        END IF;
+        SELECT greatest(2, 1 + max(webhook.endpoint_of(lane.merchant_id))) INTO add_endpoint.number
+        FROM webhook.lane
+        WHERE webhook.merchant_of(lane.merchant_id) = merchant AND lane.merchant_id LIKE E'%\x1f%';
+    ELSE
+        add_endpoint.number := 1;
+    END IF;
+    INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, name, types, at_once, since_seq)
+    VALUES (
+        CASE WHEN add_endpoint.number = 1 THEN merchant ELSE webhook.lane_named(merchant, add_endpoint.number) END,
+        add_endpoint.url, add_endpoint.secret, add_endpoint.key_id, add_endpoint.name, add_endpoint.types, add_endpoint.at_once,
+        CASE WHEN add_endpoint.number = 1 THEN 0 ELSE coalesce(pg_sequence_last_value('webhook.outbox_seq_seq'), 0) END
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING endpoint.id INTO add_endpoint.id;
+    result := CASE WHEN FOUND THEN 'created' ELSE 'sending' END;
+    IF own.paused THEN
+        UPDATE webhook.lane SET paused = true WHERE lane.merchant_id = webhook.lane_named(merchant, add_endpoint.number);
+    END IF;
+END
+$$;
+
+-- Number 1 alone is left, or nobody, and it owes no first attempt: its lane is the merchant's again. False: not yet.
+CREATE FUNCTION webhook.become_direct(merchant text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first_lane text := webhook.lane_named(merchant, 1::smallint);
+    is_configured boolean;
+BEGIN
+    -- Whoever holds one of these may wait for another: this asks again later.
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM FROM webhook.endpoint WHERE endpoint.merchant_id = first_lane FOR UPDATE SKIP LOCKED;
+    is_configured := FOUND;
+    IF
+        is_configured IS DISTINCT FROM EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = first_lane)
+        OR EXISTS (
+            SELECT FROM webhook.endpoint
+            WHERE webhook.merchant_of(endpoint.merchant_id) = merchant AND endpoint.merchant_id <> first_lane
+        )
+    THEN
+        RETURN false;
+    END IF;
+    PERFORM FROM webhook.lane
+    WHERE lane.merchant_id IN (merchant, first_lane)
+    ORDER BY lane.merchant_id
+    FOR NO KEY UPDATE;
+    IF
+        NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = merchant AND lane.routed_at IS NOT NULL)
+        OR EXISTS (
+            SELECT FROM webhook.lane
+            WHERE lane.merchant_id IN (merchant, first_lane) AND lane.lease_until >= clock_timestamp()
+        )
+        OR EXISTS (SELECT FROM webhook.outbox WHERE outbox.merchant_id = first_lane AND outbox.due_at IS NULL)
+    THEN
+        RETURN false;
+    END IF;
+    PERFORM webhook.move_fares(first_lane, merchant);
+    UPDATE webhook.lane
+    SET
+        routed_at = NULL, epoch = floor(random() * 9007199254740992), lease_until = '-infinity', recalled = false,
+        endpoint_removed_at = CASE WHEN NOT is_configured THEN clock_timestamp() END
+    WHERE lane.merchant_id = merchant;
+    -- What it owes is handed on when it is due.
+    UPDATE webhook.lane
+    SET
+        epoch = floor(random() * 9007199254740992), lease_until = '-infinity', recalled = false, paused = false,
+        suspended_at = NULL, wait_until = '-infinity', retry_at = clock_timestamp()
+    WHERE lane.merchant_id = first_lane;
+    UPDATE webhook.endpoint SET merchant_id = merchant WHERE endpoint.merchant_id = first_lane;
+    PERFORM webhook.serve_programs(26);
+    RETURN true;
+END
+$$;
+
+-- Have a lane fare as another does, and be paused and suspended as it is.
+CREATE FUNCTION webhook.move_fares(from_lane text, to_lane text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+INSERT INTO webhook.lane AS lane (
+    merchant_id, paused, suspended_at, wait_until, last_success_at, last_failure_at, failing_since, failures_in_a_row,
+    reported_failing_since, retry_at
+)
+SELECT
+    to_lane, other.paused, other.suspended_at, CASE WHEN other.suspended_at IS NULL THEN '-infinity' ELSE other.wait_until END,
+    other.last_success_at, other.last_failure_at, other.failing_since, other.failures_in_a_row, other.reported_failing_since,
+    clock_timestamp()
+FROM webhook.lane AS other
+WHERE other.merchant_id = from_lane
+ON CONFLICT (merchant_id) DO UPDATE SET
+    paused = excluded.paused, suspended_at = excluded.suspended_at, wait_until = excluded.wait_until,
+    last_success_at = excluded.last_success_at, last_failure_at = excluded.last_failure_at,
+    failing_since = excluded.failing_since, failures_in_a_row = excluded.failures_in_a_row,
+    reported_failing_since = excluded.reported_failing_since, retry_at = excluded.retry_at
+$$;
+
+-- The deliveries of an event: its own id is the first's, or the only one's.
+CREATE FUNCTION webhook.delivery_ids(event_id uuid) RETURNS uuid[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    merchant text;
+BEGIN
+    SELECT webhook.merchant_of(outbox.merchant_id) INTO merchant FROM webhook.outbox WHERE outbox.id = delivery_ids.event_id;
+    IF NOT FOUND THEN
+        SELECT delivery_log.merchant_id INTO merchant
+        FROM webhook.delivery_log
+        WHERE delivery_log.event_id = delivery_ids.event_id
+        LIMIT 1;
+    END IF;
+    RETURN ARRAY(
+        SELECT delivery_ids.event_id
+        UNION ALL
+        SELECT webhook.delivery_id(delivery_ids.event_id, webhook.endpoint_of(lane.merchant_id))
+        FROM webhook.lane
+        WHERE webhook.merchant_of(lane.merchant_id) = merchant AND lane.merchant_id LIKE E'%\x1f%'
+    );
 END
 $$;
 
@@ -1240,6 +1566,15 @@ $$;
 CREATE FUNCTION webhook.oldest_served() RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
+        WHEN
+            EXISTS (SELECT FROM webhook.lane WHERE lane.routed_at IS NOT NULL)
+            OR EXISTS (
+                SELECT
+                FROM webhook.lane
+                INNER JOIN webhook.outbox ON outbox.merchant_id = lane.merchant_id
+                WHERE lane.merchant_id LIKE E'%\x1f%'
+            )
+            THEN 26
         WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.at_once IS NOT NULL) THEN 24
         WHEN EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.types IS NOT NULL) THEN 23
         WHEN webhook.event_types_hold() IN ('types', 'owed', 'open') THEN 22
@@ -1720,7 +2055,7 @@ BEGIN
             admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at,
             admitted.types, admitted.at_once
         FROM webhook.endpoints
-        WHERE endpoints.merchant_id = admitted.merchant_id;
+        WHERE endpoints.merchant_id = admitted.merchant_id AND endpoints.number = 1;
     END IF;
     RETURN admitted;
 END
@@ -1737,17 +2072,32 @@ SELECT
     merchant_id, url, paused, created_at, updated_at, secret_created_at, last_success_at, failing_since, failures_in_a_row,
     suspended_at, types, at_once
 FROM webhook.endpoints
+WHERE merchant_id = (SELECT webhook.current_merchant()) AND number = 1;
+
+CREATE VIEW webhook.own_endpoints WITH (security_barrier) AS
+SELECT
+    merchant_id, url, paused, created_at, updated_at, secret_created_at, last_success_at, failing_since, failures_in_a_row,
+    suspended_at, types, at_once, number, id, name
+FROM webhook.endpoints
 WHERE merchant_id = (SELECT webhook.current_merchant());
+
+-- The merchant's own lane, and those of its endpoints, where there are or were several; number null: the merchant's own.
+CREATE VIEW webhook.own_lanes WITH (security_barrier) AS
+SELECT webhook.current_merchant() AS merchant_id, NULL::smallint AS number
+UNION ALL
+SELECT lane.merchant_id, webhook.endpoint_of(lane.merchant_id) AS number
+FROM webhook.lane
+WHERE webhook.merchant_of(lane.merchant_id) = (SELECT webhook.current_merchant()) AND lane.merchant_id LIKE E'%\x1f%';
 
 CREATE VIEW webhook.own_deliveries WITH (security_barrier) AS
 SELECT
     event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
-    finished_at, object
+    finished_at, object, endpoint, copy_of
 FROM webhook.deliveries
 WHERE merchant_id = (SELECT webhook.current_merchant());
 
 CREATE VIEW webhook.own_attempts WITH (security_barrier) AS
-SELECT event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason
+SELECT event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason, endpoint
 FROM webhook.attempts
 WHERE merchant_id = (SELECT webhook.current_merchant());
 
@@ -1766,15 +2116,18 @@ WHERE webhook.command_merchant(control) = (SELECT webhook.current_merchant());
 CREATE VIEW webhook.own_owed WITH (security_barrier) AS
 SELECT
     seq, id AS event_id, merchant_id, type, created_at, attempts, due_at, claim IS NOT NULL AS is_claimed, on_failure,
-    last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, object
+    last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, object, copy_of
 FROM webhook.outbox
-WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE merchant_id <> merchant_id END
+WHERE CASE
+    WHEN webhook.merchant_of(merchant_id) = (SELECT webhook.current_merchant()) THEN true
+    ELSE merchant_id <> merchant_id
+END
 ORDER BY merchant_id DESC, seq DESC;
 
 CREATE VIEW webhook.own_logged WITH (security_barrier) AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
-    webhook.charge_key(object) COLLATE "C" AS charge_id, object
+    webhook.charge_key(object) COLLATE "C" AS charge_id, object, endpoint, copy_of
 FROM webhook.delivery_log
 WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE merchant_id <> merchant_id END
 ORDER BY merchant_id DESC, seq DESC;
@@ -1782,7 +2135,7 @@ ORDER BY merchant_id DESC, seq DESC;
 CREATE VIEW webhook.own_finished WITH (security_barrier) AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
-    webhook.charge_key(object) COLLATE "C" AS charge_id, object
+    webhook.charge_key(object) COLLATE "C" AS charge_id, object, endpoint, copy_of
 FROM webhook.delivery_log
 WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE merchant_id <> merchant_id END
     AND state IS NOT NULL
@@ -1797,7 +2150,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    RETURN webhook.put_endpoint(own, url, secret, key_id, types, keeps_types);
+    RETURN webhook.put_endpoint(own, 1::smallint, url, secret, key_id, types, keeps_types, NULL);
 END
 $$;
 
@@ -1806,7 +2159,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    RETURN webhook.set_order(own, at_once);
+    RETURN webhook.set_order(own, 1::smallint, at_once);
 END
 $$;
 
@@ -1819,7 +2172,7 @@ DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
     SELECT rotated.result, rotated.previous_until, rotated.waiting INTO result, previous_until, waiting
-    FROM webhook.rotate_secret(own, secret, key_id, overlap, hold) AS rotated;
+    FROM webhook.rotate_secret(own, 1::smallint, secret, key_id, overlap, hold) AS rotated;
 END
 $$;
 
@@ -1829,7 +2182,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = own;
+    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(own, 1::smallint);
     RETURN FOUND;
 END
 $$;
@@ -1843,7 +2196,7 @@ BEGIN
     RETURN (
         SELECT found.merchant_id
         FROM (
-            SELECT outbox.merchant_id, outbox.seq, true AS is_owed
+            SELECT webhook.merchant_of(outbox.merchant_id) AS merchant_id, outbox.seq, true AS is_owed
             FROM webhook.outbox
             WHERE outbox.id = event_merchant.event_id
             UNION ALL
@@ -3014,7 +3367,7 @@ BEGIN
     IF merchant IS DISTINCT FROM '$platform' THEN
         PERFORM webhook.event_can_be_sent(coalesce(merchant, ''), 'charge.created', clock_timestamp(), '{}');
     END IF;
-    RETURN webhook.put_endpoint(merchant, url, secret, key_id, types, keeps_types);
+    RETURN webhook.put_endpoint(merchant, 1::smallint, url, secret, key_id, types, keeps_types, NULL);
 END
 $$;
 
@@ -3022,7 +3375,7 @@ CREATE FUNCTION webhook.console_set_order(session bytea, merchant text, at_once 
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM webhook.person_who_changes(session);
-    RETURN webhook.set_order(merchant, at_once);
+    RETURN webhook.set_order(merchant, 1::smallint, at_once);
 END
 $$;
 
@@ -3034,7 +3387,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
     PERFORM webhook.person_who_changes(session);
     SELECT rotated.result, rotated.previous_until, rotated.waiting INTO result, previous_until, waiting
-    FROM webhook.rotate_secret(merchant, secret, key_id, overlap, hold) AS rotated;
+    FROM webhook.rotate_secret(merchant, 1::smallint, secret, key_id, overlap, hold) AS rotated;
 END
 $$;
 
@@ -3043,7 +3396,7 @@ CREATE FUNCTION webhook.console_remove_endpoint(session bytea, merchant text) RE
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM webhook.person_who_changes(session);
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = merchant;
+    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(merchant, 1::smallint);
     RETURN FOUND;
 END
 $$;
@@ -3112,21 +3465,22 @@ $$;
 CREATE VIEW webhook.console_owed AS
 SELECT
     seq, id AS event_id, merchant_id, type, created_at, attempts, due_at, claim IS NOT NULL AS is_claimed, trigger, on_failure,
-    last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, attempts_by_hand, scheduled_at
+    last_status, last_outcome, webhook.charge_key(object) COLLATE "C" AS charge_id, attempts_by_hand, scheduled_at,
+    copy_of
 FROM webhook.outbox
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
 CREATE VIEW webhook.console_logged AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
-    webhook.charge_key(object) COLLATE "C" AS charge_id
+    webhook.charge_key(object) COLLATE "C" AS charge_id, endpoint, copy_of
 FROM webhook.delivery_log
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
 CREATE VIEW webhook.console_finished AS
 SELECT
     seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts, last_status, last_outcome, finished_at,
-    webhook.charge_key(object) COLLATE "C" AS charge_id
+    webhook.charge_key(object) COLLATE "C" AS charge_id, endpoint, copy_of
 FROM webhook.delivery_log
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL AND state IS NOT NULL;
 
@@ -3152,12 +3506,12 @@ WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 CREATE VIEW webhook.console_lanes AS
 SELECT
     merchant_id, paused, lease_until, owner, leased_at, wait_until, retry_at, endpoint_removed_at, last_success_at,
-    failing_since, failures_in_a_row, suspended_at, last_failure_at
+    failing_since, failures_in_a_row, suspended_at, last_failure_at, routed_at
 FROM webhook.lane
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
 CREATE VIEW webhook.console_endpoints AS
-SELECT merchant_id, url, created_at, updated_at, secret_created_at, previous_until, types, at_once
+SELECT merchant_id, url, created_at, updated_at, secret_created_at, previous_until, types, at_once, id, name
 FROM webhook.endpoint
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
@@ -3225,7 +3579,8 @@ FROM (
         (SELECT outbox_seq_seq.last_value - (NOT outbox_seq_seq.is_called)::integer FROM webhook.outbox_seq_seq),
         greatest(
             (SELECT max(outbox.seq) FROM webhook.outbox WHERE outbox.seq < 9223372036854775807),
-            (SELECT max(delivery_log.seq) FROM webhook.delivery_log WHERE delivery_log.seq < 9223372036854775807)
+            (SELECT max(delivery_log.seq) FROM webhook.delivery_log WHERE delivery_log.seq < 9223372036854775807),
+            (SELECT max(endpoint.since_seq) FROM webhook.endpoint)
         )
     ),
     (
@@ -3273,7 +3628,8 @@ TO webhook_producer, webhook_admin, webhook_observer, webhook_dispatcher, webhoo
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA webhook FROM public;
 GRANT EXECUTE ON FUNCTION
 webhook.event_can_be_sent, webhook.charge_key, webhook.server_identifier, webhook.command_merchant,
-webhook.endpoint_without_secrets, webhook.refuse_change
+webhook.endpoint_without_secrets, webhook.refuse_change, webhook.merchant_of, webhook.endpoint_of, webhook.lane_named,
+webhook.delivery_id
 TO public;
 GRANT SELECT (name, charge_path, created_at, retired_at) ON webhook.event_type TO public;
 -- By name as well, so that who takes them from everybody takes nothing from these.
@@ -3292,8 +3648,8 @@ GRANT INSERT (id, merchant_id, type, created_at, object), SELECT (id, seq) ON we
 GRANT SELECT ON
 webhook.state, webhook.endpoint, webhook.control, webhook.audit, webhook.key_check, webhook.sealing_key, webhook.milestone,
 webhook.lost_event, webhook.dispatcher, webhook.attempts_by_minute, webhook.deliveries, webhook.attempts, webhook.endpoints,
-webhook.charges, webhook.responses, webhook.lanes, webhook.owed, webhook.logged, webhook.finished, webhook.api_keys,
-webhook.accounts
+webhook.charges, webhook.responses, webhook.lanes, webhook.owed, webhook.logged, webhook.finished, webhook.attempted,
+webhook.api_keys, webhook.accounts
 TO webhook_admin;
 GRANT INSERT (command, merchant_id, event_id, args, requested_by) ON webhook.control TO webhook_admin;
 GRANT INSERT, UPDATE, DELETE ON webhook.endpoint TO webhook_admin;
@@ -3302,7 +3658,8 @@ GRANT INSERT ON webhook.key_check, webhook.sealing_key TO webhook_admin;
 GRANT EXECUTE ON FUNCTION
 webhook.adopt_installation, webhook.set_names, webhook.add_event_type, webhook.event_types_hold,
 webhook.retire_event_type, webhook.withdraw_command, webhook.stop_command, webhook.read_sequences,
-webhook.only_reads, webhook.lock_held, webhook.create_api_key, webhook.revoke_api_key, webhook.add_account,
+webhook.only_reads, webhook.lock_held(text), webhook.lock_held(text, smallint), webhook.add_endpoint, webhook.lane_of,
+webhook.delivery_ids, webhook.create_api_key, webhook.revoke_api_key, webhook.add_account,
 webhook.set_account_password, webhook.set_account_role, webhook.set_account_disabled, webhook.create_sign_in_code
 TO webhook_admin;
 
@@ -3315,6 +3672,8 @@ GRANT SELECT (
     event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at,
     last_status, last_outcome, finished_at
 ) ON webhook.deliveries TO webhook_observer;
+GRANT SELECT (endpoint, copy_of) ON webhook.deliveries TO webhook_observer;
+GRANT EXECUTE ON FUNCTION webhook.delivery_ids TO webhook_observer;
 
 -- The daemon, and `check` as its login.
 GRANT EXECUTE ON FUNCTION webhook.event_types_hold TO webhook_dispatcher;
@@ -3329,11 +3688,12 @@ GRANT UPDATE (public_half, created_at, confirmed_at) ON webhook.sealing_key TO w
 GRANT SELECT, INSERT, DELETE ON webhook.milestone, webhook.lost_event TO webhook_dispatcher;
 GRANT SELECT ON
 webhook.deliveries, webhook.attempts, webhook.endpoints, webhook.charges, webhook.lanes, webhook.owed, webhook.logged,
-webhook.finished
+webhook.finished, webhook.attempted
 TO webhook_dispatcher;
 GRANT SELECT, USAGE ON SEQUENCE webhook.outbox_seq_seq TO webhook_dispatcher;
 GRANT EXECUTE ON FUNCTION
-webhook.withdraw_command, webhook.stop_command, webhook.read_sequences, webhook.only_reads
+webhook.withdraw_command, webhook.stop_command, webhook.read_sequences, webhook.only_reads, webhook.lane_of,
+webhook.become_direct, webhook.delivery_ids
 TO webhook_dispatcher;
 -- Upkeep clears away what expired. UPDATE is what locks need.
 GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE
@@ -3346,7 +3706,7 @@ GRANT SELECT, UPDATE (expires_at), DELETE ON webhook.api_kept_bytes TO webhook_d
 GRANT SELECT ON
 webhook.state, webhook.milestone, webhook.cursor_key, webhook.sealing_key, webhook.current_sealing_key, webhook.own_endpoint,
 webhook.own_deliveries, webhook.own_attempts, webhook.own_commands, webhook.own_owed, webhook.own_logged, webhook.own_finished,
-webhook.own_owed_events, webhook.own_finished_events
+webhook.own_owed_events, webhook.own_finished_events, webhook.own_endpoints, webhook.own_lanes
 TO webhook_api;
 GRANT EXECUTE ON FUNCTION
 webhook.bearer, webhook.current_merchant, webhook.take_limits, webhook.release_limit, webhook.admit_token, webhook.issue_token,
