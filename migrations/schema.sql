@@ -2083,7 +2083,9 @@ WHERE merchant_id = (SELECT webhook.current_merchant());
 
 -- The merchant's own lane, and those of its endpoints, where there are or were several; number null: the merchant's own.
 CREATE VIEW webhook.own_lanes WITH (security_barrier) AS
-SELECT webhook.current_merchant() AS merchant_id, NULL::smallint AS number
+SELECT me.merchant_id, NULL::smallint AS number
+FROM (SELECT webhook.current_merchant() AS merchant_id) AS me
+WHERE me.merchant_id IS NOT NULL
 UNION ALL
 SELECT lane.merchant_id, webhook.endpoint_of(lane.merchant_id) AS number
 FROM webhook.lane
@@ -2097,9 +2099,11 @@ FROM webhook.deliveries
 WHERE merchant_id = (SELECT webhook.current_merchant());
 
 CREATE VIEW webhook.own_attempts WITH (security_barrier) AS
-SELECT event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason, endpoint
-FROM webhook.attempts
-WHERE merchant_id = (SELECT webhook.current_merchant());
+SELECT
+    event_id, webhook.merchant_of(merchant_id) AS merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason,
+    webhook.endpoint_of(merchant_id) AS endpoint
+FROM webhook.attempt_log
+WHERE webhook.merchant_of(merchant_id) = (SELECT webhook.current_merchant());
 
 CREATE VIEW webhook.own_commands WITH (security_barrier) AS
 SELECT

@@ -66,7 +66,7 @@ TOLD = {
     "endpoint": "created_at updated_at secret_created_at",
     "event_type": "created_at retired_at",
     "key_check": "created_at",
-    "lane": "leased_at endpoint_removed_at reported_failing_since",
+    "lane": "leased_at endpoint_removed_at routed_at reported_failing_since",
     "lost_event": "sent_at noted_at",
     "sealing_key": "created_at",
     "sign_in_code": "used_at",
