@@ -132,7 +132,7 @@ class Case:
         """Set requests apart that are on no record since a failover has lost it."""
         lost = {place for place, one in enumerate(self.arrivals) if self.losses.forget(one.started_at)}
         if lost:
-            # Two attempts of one number may both be on record: who took over began anew, and the first was written late.
+            # Of one number two may be on record: who took over began anew, and the first was written late.
             lost -= self.recorded() | {place for place in lost if self._is_answered_on_record(place)}
             self.forgotten = [self.arrivals[place] for place in sorted(lost)]
             self.arrivals = [one for place, one in enumerate(self.arrivals) if place not in lost]
