@@ -1344,7 +1344,11 @@ BEGIN
     IF length(add_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
         RAISE invalid_parameter_value USING MESSAGE = 'this is no URL';
     END IF;
-    IF NOT webhook.is_sealed_currently(secret, add_endpoint.key_id) THEN
+    -- Who may write endpoints anyway, as the command line, has the keys, and needs no dispatcher that tells the current one.
+    IF
+        NOT has_table_privilege(session_user, 'webhook.endpoint', 'INSERT')
+        AND NOT webhook.is_sealed_currently(secret, add_endpoint.key_id)
+    THEN
         result := 'key_is_old';
         RETURN;
     END IF;
