@@ -1,0 +1,113 @@
+"""A second endpoint makes a merchant routed, and the last but number 1 direct again."""
+
+import json
+
+import asyncpg
+import pytest
+
+from tests.integration.storage_harness import StorageHarness
+
+ADD = "SELECT * FROM webhook.add_endpoint($1, 'https://two.example/', '\\x00', 'k1', $2, $3, NULL)"
+RAW = "SELECT merchant_id FROM webhook.endpoint ORDER BY merchant_id"
+COMPATIBLE = "SELECT compatible_from FROM webhook.state"
+DIRECT = "SELECT webhook.become_direct('m')"
+
+
+async def test_the_second_is_in_a_lane_of_its_own_as_number_1_is_from_then_on(
+    storage: StorageHarness,
+) -> None:
+    db = storage.db
+    await storage.configure("m", "m2")
+    await db.execute("UPDATE webhook.lane SET paused = true, failures_in_a_row = 7 WHERE merchant_id = 'm'")
+    first = await storage.insert("m")
+    added = await db.fetchrow(ADD, "m", "refunds", ["charge.reversed"])
+    assert (added["result"], added["number"]) == ("created", 2)
+    assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m\x1f1", "m\x1f2", "m2"]
+    own, number_1, number_2 = [await storage.lane(name) for name in ("m", "m\x1f1", "m\x1f2")]
+    assert (own["routed_at"] is None, own["paused"], own["failures_in_a_row"]) == (False, True, 0)
+    assert (number_1["paused"], number_1["failures_in_a_row"]) == (True, 7)
+    assert (number_2["paused"], number_2["failures_in_a_row"]) == (True, 0)
+    seen = await db.fetch(
+        "SELECT number, id, name, types FROM webhook.endpoints WHERE merchant_id = 'm' ORDER BY number"
+    )
+    assert [(row["number"], row["name"], row["types"]) for row in seen] == [
+        (1, None, None), (2, "refunds", ["charge.reversed"]),
+    ]  # fmt: skip
+    assert seen[1]["id"] == added["id"]
+    assert await db.fetchval("SELECT since_seq FROM webhook.endpoint WHERE name = 'refunds'") == first[0]
+    audited = await db.fetch(
+        "SELECT action, merchant_id, after FROM webhook.audit WHERE merchant_id = 'm' ORDER BY id"
+    )
+    assert [(row["action"], json.loads(row["after"])["number"]) for row in audited] == [
+        ("endpoint set", 1), ("endpoint set", 2),
+    ]  # fmt: skip
+
+
+async def test_numbers_are_given_once_and_alone_number_1_is_the_merchants_again(
+    storage: StorageHarness,
+) -> None:
+    db = storage.db
+    await storage.configure("m")
+    await db.fetchrow(ADD, "m", None, None)
+    assert await db.fetchval(COMPATIBLE) == 26
+    assert not await db.fetchval(DIRECT)
+    await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f2'")
+    await db.execute(
+        "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES (E'm\\x1f1', 'charge.created', '{}')"
+    )
+    assert not await db.fetchval(DIRECT)
+    await db.execute("DELETE FROM webhook.outbox")
+    await db.execute("UPDATE webhook.lane SET lease_until = 'infinity' WHERE merchant_id = 'm'")
+    assert not await db.fetchval(DIRECT)
+    await db.execute(
+        "UPDATE webhook.lane SET lease_until = '-infinity', failures_in_a_row = 7 WHERE merchant_id LIKE 'm%'"
+    )
+    assert await db.fetchval(DIRECT)
+    assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m"]
+    lane = await storage.lane("m")
+    assert (lane["routed_at"], lane["endpoint_removed_at"], lane["failures_in_a_row"]) == (None, None, 7)
+    assert await db.fetchval(COMPATIBLE) == 1
+    assert (await db.fetchrow(ADD, "m", None, None))["number"] == 3
+
+
+async def test_who_holds_the_lane_is_recalled_first(storage: StorageHarness) -> None:
+    await storage.configure("m")
+    await storage.insert("m")
+    here = await storage.daemon("here")
+    await here.claim("m")
+    assert (await storage.db.fetchrow(ADD, "m", None, None))["result"] == "sending"
+    lane = await storage.lane("m")
+    assert (lane["recalled"], lane["routed_at"], lane["wait_until"] > await storage.now()) == (
+        True,
+        None,
+        True,
+    )
+
+
+async def test_number_1_is_set_anew_where_it_belongs(storage: StorageHarness) -> None:
+    db = storage.db
+    await storage.configure("m")
+    await db.fetchrow(ADD, "m", None, None)
+    await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f1'")
+    await storage.configure("m")
+    assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m\x1f1", "m\x1f2"]
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="add_endpoint"):
+        await storage.configure("m9\x1f2")
+    with pytest.raises(asyncpg.CheckViolationError, match="merchant_id_is_a_lane"):
+        await storage.configure("m\x1f0")
+
+
+async def test_nobody_left_is_not_configured(storage: StorageHarness) -> None:
+    db = storage.db
+    await storage.configure("m")
+    await db.fetchrow(ADD, "m", None, None)
+    await db.execute("DELETE FROM webhook.endpoint")
+    assert await db.fetchval(DIRECT)
+    lane = await storage.lane("m")
+    assert (lane["routed_at"], lane["endpoint_removed_at"] is not None) == (None, True)
+
+
+async def test_there_are_15_beside_number_1(storage: StorageHarness) -> None:
+    assert (await storage.db.fetchrow(ADD, "m", None, None))["number"] == 1
+    results = [(await storage.db.fetchrow(ADD, "m", None, None))["result"] for _ in range(16)]
+    assert results == ["created"] * 15 + ["too_many"]
