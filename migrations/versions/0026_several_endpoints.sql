@@ -175,12 +175,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     is_other boolean := TG_OP <> 'UPDATE' OR NEW.url <> OLD.url;
 BEGIN
-    -- Who routes goes by who there is and what they want.
+    -- Who routes goes by who there is and what they want; the lane is locked until this is so.
     IF TG_OP <> 'UPDATE' OR NEW.types IS DISTINCT FROM OLD.types THEN
-        UPDATE webhook.lane SET recalled = true
+        UPDATE webhook.lane SET recalled = lane.recalled OR lane.lease_until > '-infinity'
         WHERE
-            lane.merchant_id = webhook.merchant_of(coalesce(NEW.merchant_id, OLD.merchant_id))
-            AND lane.routed_at IS NOT NULL AND lane.lease_until > '-infinity';
+            lane.merchant_id = webhook.merchant_of(coalesce(NEW.merchant_id, OLD.merchant_id)) AND lane.routed_at IS NOT NULL;
     END IF;
     INSERT INTO webhook.lane AS lane (merchant_id, endpoint_removed_at)
     VALUES (
