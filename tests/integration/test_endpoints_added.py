@@ -13,6 +13,16 @@ COMPATIBLE = "SELECT compatible_from FROM webhook.state"
 DIRECT = "SELECT webhook.become_direct('m')"
 
 
+async def _lane(storage: StorageHarness, name: str) -> asyncpg.Record:
+    (row,) = await storage.db.fetch("SELECT * FROM webhook.lane WHERE merchant_id = $1", name)
+    return row
+
+
+async def _add(storage: StorageHarness, name: str | None = None, *types: str) -> asyncpg.Record:
+    (added,) = await storage.db.fetch(ADD, "m", name, types or None)
+    return added
+
+
 async def test_the_second_is_in_a_lane_of_its_own_as_number_1_is_from_then_on(
     storage: StorageHarness,
 ) -> None:
@@ -20,10 +30,10 @@ async def test_the_second_is_in_a_lane_of_its_own_as_number_1_is_from_then_on(
     await storage.configure("m", "m2")
     await db.execute("UPDATE webhook.lane SET paused = true, failures_in_a_row = 7 WHERE merchant_id = 'm'")
     first = await storage.insert("m")
-    added = await db.fetchrow(ADD, "m", "refunds", ["charge.reversed"])
+    added = await _add(storage, "refunds", "charge.reversed")
     assert (added["result"], added["number"]) == ("created", 2)
     assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m\x1f1", "m\x1f2", "m2"]
-    own, number_1, number_2 = [await storage.lane(name) for name in ("m", "m\x1f1", "m\x1f2")]
+    own, number_1, number_2 = [await _lane(storage, name) for name in ("m", "m\x1f1", "m\x1f2")]
     assert (own["routed_at"] is None, own["paused"], own["failures_in_a_row"]) == (False, True, 0)
     assert (number_1["paused"], number_1["failures_in_a_row"]) == (True, 7)
     assert (number_2["paused"], number_2["failures_in_a_row"]) == (True, 0)
@@ -48,7 +58,7 @@ async def test_numbers_are_given_once_and_alone_number_1_is_the_merchants_again(
 ) -> None:
     db = storage.db
     await storage.configure("m")
-    await db.fetchrow(ADD, "m", None, None)
+    await _add(storage)
     assert await db.fetchval(COMPATIBLE) == 26
     assert not await db.fetchval(DIRECT)
     await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f2'")
@@ -64,10 +74,10 @@ async def test_numbers_are_given_once_and_alone_number_1_is_the_merchants_again(
     )
     assert await db.fetchval(DIRECT)
     assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m"]
-    lane = await storage.lane("m")
+    lane = await _lane(storage, "m")
     assert (lane["routed_at"], lane["endpoint_removed_at"], lane["failures_in_a_row"]) == (None, None, 7)
     assert await db.fetchval(COMPATIBLE) == 1
-    assert (await db.fetchrow(ADD, "m", None, None))["number"] == 3
+    assert (await _add(storage))["number"] == 3
 
 
 async def test_who_holds_the_lane_is_recalled_first(storage: StorageHarness) -> None:
@@ -75,8 +85,8 @@ async def test_who_holds_the_lane_is_recalled_first(storage: StorageHarness) -> 
     await storage.insert("m")
     here = await storage.daemon("here")
     await here.claim("m")
-    assert (await storage.db.fetchrow(ADD, "m", None, None))["result"] == "sending"
-    lane = await storage.lane("m")
+    assert (await _add(storage))["result"] == "sending"
+    lane = await _lane(storage, "m")
     assert (lane["recalled"], lane["routed_at"], lane["wait_until"] > await storage.now()) == (
         True,
         None,
@@ -87,7 +97,7 @@ async def test_who_holds_the_lane_is_recalled_first(storage: StorageHarness) -> 
 async def test_number_1_is_set_anew_where_it_belongs(storage: StorageHarness) -> None:
     db = storage.db
     await storage.configure("m")
-    await db.fetchrow(ADD, "m", None, None)
+    await _add(storage)
     await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f1'")
     await storage.configure("m")
     assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m\x1f1", "m\x1f2"]
@@ -100,14 +110,14 @@ async def test_number_1_is_set_anew_where_it_belongs(storage: StorageHarness) ->
 async def test_nobody_left_is_not_configured(storage: StorageHarness) -> None:
     db = storage.db
     await storage.configure("m")
-    await db.fetchrow(ADD, "m", None, None)
+    await _add(storage)
     await db.execute("DELETE FROM webhook.endpoint")
     assert await db.fetchval(DIRECT)
-    lane = await storage.lane("m")
+    lane = await _lane(storage, "m")
     assert (lane["routed_at"], lane["endpoint_removed_at"] is not None) == (None, True)
 
 
 async def test_there_are_15_beside_number_1(storage: StorageHarness) -> None:
-    assert (await storage.db.fetchrow(ADD, "m", None, None))["number"] == 1
-    results = [(await storage.db.fetchrow(ADD, "m", None, None))["result"] for _ in range(16)]
+    assert (await _add(storage))["number"] == 1
+    results = [(await _add(storage))["result"] for _ in range(16)]
     assert results == ["created"] * 15 + ["too_many"]
