@@ -31,7 +31,7 @@ from webhook_dispatcher.transport.sender import Sender
 EVENT = Event(
     seq=1,
     id=UUID("0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e"),
-    merchant_id="merchant-1",
+    lane="merchant-1",
     type="charge.succeeded",
     created_at=datetime(2026, 11, 20, 8, 15, 30, 123456, UTC),
     object='{"id":"ch_1",  "amount":1.10,"rate":1e3,"name":"\\u00e9 é","tags":[ ]}'.encode(),

@@ -39,12 +39,12 @@ PUBLISHED = KnownCodes(
 """What merchants were told of errors, and two of our own codes, outside all ranges."""
 
 
-def make_event(seq: int, merchant_id: str = "m", **changes: Any) -> Event:
+def make_event(seq: int, lane: str = "m", **changes: Any) -> Event:
     """Make an event as the outbox would show it."""
     facts: dict[str, Any] = {
         "seq": seq,
         "id": UUID(int=seq),
-        "merchant_id": merchant_id,
+        "lane": lane,
         "type": "charge.created",
         "created_at": NOW,
         "object": b'{"id":"ch_%d"}' % seq,

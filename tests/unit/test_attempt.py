@@ -228,7 +228,7 @@ def test_secrets_are_opened_newest_first_or_the_key_is_named() -> None:
 
 def test_merchants_whose_secret_does_not_open_are_counted_and_named_once(harness: AttempterHarness) -> None:
     attempter = harness.attempter
-    moved = replace(make_endpoint("a"), merchant_id="b")
+    moved = replace(make_endpoint("a"), lane="b")
     with capture_logs() as logs:
         for _ in range(2):
             with pytest.raises(UnopenedSecret) as caught:

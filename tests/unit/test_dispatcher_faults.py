@@ -158,7 +158,7 @@ async def test_events_older_than_their_removed_endpoint_fail_at_once(harness: Di
     ("endpoint", "told"),
     [
         pytest.param(make_endpoint("a", key_id="gone"), (["gone"], []), id="unknown key"),
-        pytest.param(replace(make_endpoint("b"), merchant_id="a"), ([], ["a"]), id="damaged secret"),
+        pytest.param(replace(make_endpoint("b"), lane="a"), ([], ["a"]), id="damaged secret"),
     ],
 )
 async def test_a_lane_whose_secret_cannot_be_opened_waits_and_loses_nothing(

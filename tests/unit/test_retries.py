@@ -56,7 +56,7 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
 
 
 SECOND = timedelta(seconds=1)
-DAMAGED = replace(make_endpoint("another"), merchant_id="m")
+DAMAGED = replace(make_endpoint("another"), lane="m")
 
 
 def pause(harness: RetrierHarness) -> None:

@@ -135,7 +135,7 @@ async def test_trials_are_looked_for_once_a_second_and_few_at_a_time() -> None:
 
 async def test_a_trial_whose_row_is_refused_is_found_out_and_nobody_else_waits() -> None:
     harness = RetrierHarness()
-    harness.owe(1, merchant_id="dead")
+    harness.owe(1, lane="dead")
     harness.claims.later = ["dead"]  # nothing else finds it
     harness.claims.trials = ["dead"]
     harness.database.damaged.add(1)

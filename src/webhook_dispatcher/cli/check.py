@@ -353,11 +353,11 @@ async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, 
     """Go through all secrets that sign, and whose they are."""
     after = ""
     while batch := await database.read_sealed_secrets(after, MAX_READ):
-        after = batch[-1].merchant_id
+        after = batch[-1].lane
         for stored in batch:
             for sealed in (stored.current, stored.previous):
                 if sealed is not None:
-                    yield stored.merchant_id, sealed
+                    yield stored.lane, sealed
 
 
 def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:

@@ -4,7 +4,7 @@ In small batches, each stored only where nobody has changed what was read: a rot
 never undone. It can be cut short anywhere, and run again: what is under the newest key already stays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import typer
@@ -13,6 +13,7 @@ from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import UnopenedSecret, UserError
+from webhook_dispatcher.domain.lane import merchant_of, told
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import Administration, StoredSecrets
 
@@ -25,7 +26,10 @@ MAX_NAMED = 10
 
 @dataclass(slots=True)
 class Rekeyed:
-    """What became of the stored secrets; a merchant may have two of them."""
+    """What became of the stored secrets; an endpoint may have two of them.
+
+    unopened, changed_meanwhile: by its lane.
+    """
 
     key_id: str
     already_current: int = 0
@@ -59,10 +63,10 @@ def rekey(
                 "reencrypted": rekeyed.reencrypted,
                 "already_current": rekeyed.already_current,
                 "unopened": [
-                    {"merchant_id": merchant, "key_id": error.key_id, "reason": error.reason}
-                    for merchant, error in sorted(rekeyed.unopened.items())
+                    {**told(lane), "key_id": error.key_id, "reason": error.reason}
+                    for lane, error in sorted(rekeyed.unopened.items())
                 ],
-                "changed_meanwhile": sorted(rekeyed.changed_meanwhile),
+                "changed_meanwhile": _merchants(rekeyed.changed_meanwhile),
             }
         )
     else:
@@ -96,45 +100,49 @@ async def _go_round(database: Administration, keyring: Keyring, rekeyed: Rekeyed
     rekeyed.unopened, rekeyed.changed_meanwhile = {}, set()
     after = ""
     while batch := await database.read_secrets_of_other_keys(keyring.sealing_id, after, BATCH):
-        after = batch[-1].merchant_id
+        after = batch[-1].lane
         both = [(stored, _sealed_anew(stored, keyring, rekeyed)) for stored in batch]
         changes = [(stored, anew) for stored, anew in both if anew != stored]
         if not changes:
             continue
         written = await database.replace_sealed_secrets(changes, keyring)
         for stored, anew in changes:
-            if stored.merchant_id in written:
+            if stored.lane in written:
                 rekeyed.reencrypted += (anew.current != stored.current) + (anew.previous != stored.previous)
             else:
-                rekeyed.changed_meanwhile.add(stored.merchant_id)
+                rekeyed.changed_meanwhile.add(stored.lane)
 
 
 def _sealed_anew(stored: StoredSecrets, keyring: Keyring, rekeyed: Rekeyed) -> StoredSecrets:
     """Seal what can be opened under the newest key; the rest stays, and is noted if anybody needs it."""
-    merchant = stored.merchant_id
+    lane = stored.lane
     anew = stored
     try:
-        anew = replace(anew, current=_moved(merchant, stored.current, keyring))
+        anew = replace(anew, current=_moved(lane, stored.current, keyring))
     except UnopenedSecret as error:
-        rekeyed.unopened[merchant] = error
+        rekeyed.unopened[lane] = error
     if stored.previous is not None:
         try:
-            anew = replace(anew, previous=_moved(merchant, stored.previous, keyring))
+            anew = replace(anew, previous=_moved(lane, stored.previous, keyring))
         except UnopenedSecret as error:
             if not stored.previous_is_over:
-                rekeyed.unopened.setdefault(merchant, error)
+                rekeyed.unopened.setdefault(lane, error)
     return anew
 
 
-def _moved(merchant: str, sealed: SealedSecret, keyring: Keyring) -> SealedSecret:
+def _moved(lane: str, sealed: SealedSecret, keyring: Keyring) -> SealedSecret:
     if sealed.key_id == keyring.sealing_id:
         return sealed
-    return keyring.seal(merchant, keyring.open(merchant, sealed))
+    return keyring.seal(lane, keyring.open(lane, sealed))
+
+
+def _merchants(lanes: Iterable[str]) -> list[str]:
+    return sorted(set(map(merchant_of, lanes)))
 
 
 def _problems(rekeyed: Rekeyed) -> Iterator[str]:
     for reason in rekeyed.missing_keys:
-        merchants = [merchant for merchant, error in sorted(rekeyed.unopened.items()) if str(error) == reason]
+        merchants = _merchants(lane for lane, error in rekeyed.unopened.items() if str(error) == reason)
         named = ", ".join(map(shown, merchants[:MAX_NAMED]))
         more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
         yield f"{reason}; it stays for {named}{more}"

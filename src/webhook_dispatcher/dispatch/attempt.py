@@ -17,6 +17,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import UNWANTED, Attempt, Record
@@ -63,7 +64,7 @@ class Attempter:
     """Makes attempts and turns them into records.
 
     names: of headers and signatures, from the next request on.
-    missing_keys, unopened: when each key was last missing, and when each merchant's secret last did not open
+    missing_keys, unopened: when each key was last missing, and when each endpoint's secret last did not open
         although its key is there, for a delivery that waits (clock reading in seconds).
     """
 
@@ -100,32 +101,31 @@ class Attempter:
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
         """Open an endpoint's secrets, newest first. UnopenedSecret, or UnknownKey: it is logged once."""
         try:
-            return tuple([self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets])
+            return tuple([self._keyring.open(endpoint.lane, sealed) for sealed in endpoint.secrets])
         except UnknownKey as error:
             self._log_once("key.missing", key_id=error.key_id, reason=error.reason)
             raise
         except UnopenedSecret as error:
-            ids = {"merchant_id": endpoint.merchant_id, "key_id": error.key_id}
-            self._log_once("secret.unopened", **ids, reason=error.reason)
+            self._log_once("secret.unopened", **told(endpoint.lane), key_id=error.key_id, reason=error.reason)
             raise
 
-    def _log_once(self, event: str, **facts: str) -> None:
+    def _log_once(self, event: str, **facts: str | int) -> None:
         if (line := f"{event} {facts}") not in self._logged:
             self._logged.add(line)
             _log.error(event, **facts)
 
-    def note_unopened(self, merchant_id: str, error: UnopenedSecret) -> None:
+    def note_unopened(self, lane: str, error: UnopenedSecret) -> None:
         """Learn that a delivery waits for a key, or for a secret that opens."""
         if isinstance(error, UnknownKey):
             self.missing_keys[error.key_id] = self._clock.elapsed()
         else:
-            self.unopened[merchant_id] = self._clock.elapsed()
+            self.unopened[lane] = self._clock.elapsed()
 
     def show_unopened(self) -> None:
         """Forget what nothing waits for any more, and show the rest."""
         since = self._clock.elapsed() - KEY_REPORT_TIME
         self.missing_keys = {key_id: at for key_id, at in self.missing_keys.items() if at > since}
-        self.unopened = {merchant: at for merchant, at in self.unopened.items() if at > since}
+        self.unopened = {lane: at for lane, at in self.unopened.items() if at > since}
         self._metrics.unopened_secrets.set(len(self.unopened))
 
     async def attempt(
@@ -196,7 +196,7 @@ class Attempter:
         names, unix_seconds = self.names, int(self._clock.unix())
         headers = event.headers(signature(body, secrets, unix_seconds), names)
         if names.has_standard:
-            headers |= standard_headers(str(event.id), body, secrets, unix_seconds)
+            headers |= standard_headers(str(event.event_id), body, secrets, unix_seconds)
         if self._own_faults.signer_is_broken and not _is_signed(body, headers, names, secrets):
             return _BADLY_SIGNED
         result = await self._sender.post(endpoint.url, headers, body, may_send)
@@ -218,7 +218,7 @@ class Attempter:
         histogram.observe(attempt.duration_ms / 1000)
         (self._log.info if outcome is Outcome.DELIVERED else self._log.warning)(
             "delivery.attempted",
-            merchant_id=event.merchant_id,
+            **told(event.lane),
             event_id=str(event.id),
             seq=event.seq,
             type=event.sent_type,

@@ -12,6 +12,7 @@ import structlog
 
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 BLOCKED_WAIT = 15.0
@@ -58,7 +59,7 @@ class BlockedRows:
         if row not in self._found_at:
             _log.error(
                 f"row.{reason}",
-                merchant_id=lane,
+                **told(lane),
                 seq=seq,
                 event_id=event_id and str(event_id),
                 detail=detail,

@@ -360,7 +360,7 @@ class Dispatcher:
         try:
             secrets = self._attempter.open_secrets(endpoint)
         except UnopenedSecret as error:
-            self._attempter.note_unopened(endpoint.merchant_id, error)
+            self._attempter.note_unopened(endpoint.lane, error)
             session.defer(self._database_clock.now() + KEY_WAIT)
             self._recorder.release(session)
             return

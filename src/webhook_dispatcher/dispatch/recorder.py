@@ -21,6 +21,7 @@ from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Backoff, sleep
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import UNWANTED, LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
@@ -440,7 +441,7 @@ class Recorder:
                 session.renew(started + self._trust)
             elif session.lease.lane in lost and session.lose():
                 self._metrics.leases_lost.inc()
-                _log.warning("lane.lost", merchant_id=session.lease.lane, epoch=session.lease.epoch)
+                _log.warning("lane.lost", **told(session.lease.lane), epoch=session.lease.epoch)
             if session.lease.lane in written.recalled:
                 session.recall()
         over = {s.lease.lane for s in sessions if s.state is SessionState.OVER and not s.unwritten}

@@ -149,14 +149,14 @@ class Retrier:
         for retry in claimed:
             self._memory.reserve(retry.event)
         try:
-            merchants = list({retry.event.merchant_id for retry in claimed})
-            endpoints = await self._unreadable.read_endpoints(merchants)
+            lanes = list({retry.event.lane for retry in claimed})
+            endpoints = await self._unreadable.read_endpoints(lanes)
         except StorageError:
             for retry in claimed:
                 self._reschedule(retry, timedelta())
             raise
         for place, retry in enumerate(claimed, start=1):
-            lane, endpoint = retry.event.lane, endpoints.get(retry.event.merchant_id)
+            lane, endpoint = retry.event.lane, endpoints.get(retry.event.lane)
             self._in_flight[lane] += 1
             task = group.create_task(self._attempt(retry, endpoint, claimed_at))
             task.add_done_callback(partial(self._finished, lane))
@@ -216,7 +216,7 @@ class Retrier:
         try:
             secrets = self._attempter.open_secrets(endpoint)
         except UnopenedSecret as error:
-            self._attempter.note_unopened(endpoint.merchant_id, error)
+            self._attempter.note_unopened(endpoint.lane, error)
             self._reschedule(retry, KEY_WAIT)
             return
         await self._recorder.caught_up()

@@ -44,7 +44,7 @@ class SentLately:
             return
         event = record.event
         is_delivered = attempt.outcome is Outcome.DELIVERED
-        sent = Sent(event.id, event.merchant_id, event.seq, attempt.finished_at, is_delivered)
+        sent = Sent(event.event_id, event.merchant_id, event.seq, attempt.finished_at, is_delivered)
         now = self._clock.elapsed()
         self._sent.append((now, sent))
         if now < self._doubted_until:

@@ -10,6 +10,7 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.pace import Interval
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.domain.ports import Suspensions
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -37,12 +38,12 @@ class Suspension:
         lift = self._suspensions.lift_all if self._after is None else self._suspensions.lift
         lifted = await lift(MAX_CHANGED)
         for lane in lifted:
-            _log.info("suspension.lifted", merchant_id=lane)
+            _log.info("suspension.lifted", **told(lane))
         if self._after is None:
             return len(lifted) == MAX_CHANGED
         suspended = await self._suspensions.suspend(self._after, self._interval, MAX_CHANGED)
         for one in suspended:
             self._notices.inc(one.is_reported)
             failing_since = one.failing_since.isoformat()
-            _log.info("merchant.suspended", merchant_id=one.lane, failing_since=failing_since)
+            _log.info("merchant.suspended", **told(one.lane), failing_since=failing_since)
         return max(len(lifted), len(suspended)) == MAX_CHANGED

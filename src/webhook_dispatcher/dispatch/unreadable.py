@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, Leased,
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import SealedSecret
 
@@ -72,7 +73,7 @@ class Unreadable:
 
         async def alone(lane: str, error: StatementRefused) -> Leased:
             self._blocked.leave(lane)
-            _log.error("lane.unreadable", merchant_id=lane, error=str(error))
+            _log.error("lane.unreadable", **told(lane), error=str(error))
             return Leased((), (), ())
 
         parts = await in_parts(list(heads), together, alone)
@@ -238,14 +239,14 @@ class Unreadable:
     def _block(self, row: DueRow, error: StatementRefused) -> None:
         self._blocked.find(Reason.UNREADABLE, row.lane, row.seq, row.id, str(error))
 
-    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+    async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
         """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""
 
-        async def alone(merchant_id: str, error: StatementRefused) -> dict[str, Endpoint]:
-            _log.error("endpoint.unreadable", merchant_id=merchant_id, error=str(error))
-            return {merchant_id: Endpoint(merchant_id, "", (SealedSecret(NO_KEY, b""),))}
+        async def alone(lane: str, error: StatementRefused) -> dict[str, Endpoint]:
+            _log.error("endpoint.unreadable", **told(lane), error=str(error))
+            return {lane: Endpoint(lane, "", (SealedSecret(NO_KEY, b""),))}
 
-        return _merged(await in_parts(merchants, self._claims.read_endpoints, alone))
+        return _merged(await in_parts(lanes, self._claims.read_endpoints, alone))
 
 
 def _merged(parts: Sequence[Mapping[str, R]]) -> dict[str, R]:

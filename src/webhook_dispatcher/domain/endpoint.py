@@ -60,16 +60,20 @@ class Endpoint:
     charge; 1: it is kept by merchant.
     """
 
-    merchant_id: str
+    lane: str
     url: str
     secrets: tuple[SealedSecret, ...]
     types: frozenset[str] | None = None
     at_once: int = 1
 
     def wants(self, event: Event) -> bool:
-        """Tell whether an event is sent when its turn comes: tests are, and what was asked for by hand."""
+        """Tell whether an event is sent when its turn comes: tests are, and what was asked for by hand.
+
+        A copy is too: it was wanted when it was routed, and thereby promised.
+        """
         return (
             self.types is None
+            or event.copy_of is not None
             or event.type in self.types
             or event.type == TEST_EVENT_TYPE
             or event.trigger is not Trigger.SCHEDULE

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeGuard
 from uuid import UUID
 
+from webhook_dispatcher.domain.lane import merchant_of, number_of
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 
 CHARGE_TYPES = (
@@ -116,11 +117,12 @@ class Event(NamedTuple):
     attempts: how many have been recorded before this one. attempts_by_hand: those beside the schedule.
     on_failure: what becomes of the delivery if a manual attempt fails; None where the schedule decides.
     scheduled_at: of an attempt beside the schedule, when the schedule's next one is due; None of all others.
+    copy_of: of a copy for one of several endpoints, the event's id; its own is the delivery's.
     """
 
     seq: int
     id: UUID
-    merchant_id: str
+    lane: str
     type: str
     created_at: datetime
     object: bytes
@@ -129,11 +131,22 @@ class Event(NamedTuple):
     on_failure: State | None = None
     attempts_by_hand: int = 0
     scheduled_at: datetime | None = None
+    copy_of: UUID | None = None
 
     @property
-    def lane(self) -> str:
-        """The name of its lane: that of its merchant."""
-        return self.merchant_id
+    def merchant_id(self) -> str:
+        """The merchant whose lane it is in."""
+        return merchant_of(self.lane)
+
+    @property
+    def endpoint(self) -> int | None:
+        """The number of the endpoint that it is for; None: of the only one, or it is not routed yet."""
+        return number_of(self.lane)
+
+    @property
+    def event_id(self) -> UUID:
+        """The event's id, which every endpoint is told; `id` is the delivery's."""
+        return self.copy_of or self.id
 
     @property
     def is_known(self) -> bool:
@@ -158,7 +171,7 @@ class Event(NamedTuple):
         """Return the request's headers, but for those of HTTP itself (transport) and of Standard Webhooks."""
         headers = {
             "Content-Type": CONTENT_TYPE,
-            names.event_id: str(self.id),
+            names.event_id: str(self.event_id),
             names.event_type: self.sent_type,
             names.signature: signature,
         }
@@ -169,7 +182,7 @@ class Event(NamedTuple):
     def body(self) -> bytes:
         """Render the request body; the same bytes on every attempt."""
         return b'{"id":"%b","type":"%b","createdAt":"%b","data":{"object":%b}}' % (
-            str(self.id).encode(),
+            str(self.event_id).encode(),
             self.sent_type.encode(),
             render_instant(self.created_at).encode(),
             self.object,

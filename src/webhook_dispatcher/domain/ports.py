@@ -89,8 +89,8 @@ class Claims(Protocol):
         """Read the next events of leased lanes, in order; at least one each where any is owed."""
         ...
 
-    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
-        """Read the endpoints of those merchants that have one."""
+    async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
+        """Read the endpoints of those lanes that have one."""
         ...
 
     async def read_recalls(self) -> Recalls:

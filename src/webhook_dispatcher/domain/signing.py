@@ -3,7 +3,8 @@
 The service signature is Stripe's scheme (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`), the other
 one Standard Webhooks' (`v1,<base64>`, over `id.timestamp.body`); source: contract 1.
 Secrets are sealed with AES-256-GCM. The merchant id is associated data: a sealed secret moved to another
-merchant's row does not open. Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id beside it.
+merchant's row does not open, and whoever seals or opens may name the merchant's lane or any endpoint's.
+Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id beside it.
 Who has no keys seals with the public half of one (`domain.sealing`); the id then begins with `hpke1:`.
 A key's check is what only its holder can compute of its id: it tells a wrong key under a right id.
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from webhook_dispatcher.domain import sealing
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
+from webhook_dispatcher.domain.lane import merchant_of
 from webhook_dispatcher.domain.names import STANDARD_ID, STANDARD_SIGNATURE, STANDARD_TIMESTAMP, standard
 
 if TYPE_CHECKING:
@@ -108,9 +110,9 @@ class SealingKey:
     key_id: str
     public_half: bytes
 
-    def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
+    def seal(self, lane: str, secret: Secret) -> SealedSecret:
         """Encrypt a secret for storage; nobody without the key can open it, we included."""
-        sealed = sealing.seal(self.public_half, merchant_id, secret.revealed)
+        sealed = sealing.seal(self.public_half, merchant_of(lane), secret.revealed)
         return SealedSecret(sealing.by_public_half(self.key_id), sealed)
 
 
@@ -164,17 +166,19 @@ class Keyring:
         """Return what anybody may know of a key: it seals for us, and opens nothing."""
         return self._private_half(key_id).public_key().public_bytes_raw()
 
-    def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
+    def seal(self, lane: str, secret: Secret) -> SealedSecret:
         """Encrypt a secret for storage."""
         nonce = secrets.token_bytes(NONCE_BYTES)
-        ciphertext = self._ciphers[self._sealing_id].encrypt(nonce, secret.revealed, merchant_id.encode())
+        ciphertext = self._ciphers[self._sealing_id].encrypt(
+            nonce, secret.revealed, merchant_of(lane).encode()
+        )
         return SealedSecret(self._sealing_id, nonce + ciphertext)
 
-    def open(self, merchant_id: str, sealed: SealedSecret) -> Secret:
+    def open(self, lane: str, sealed: SealedSecret) -> Secret:
         """Decrypt a stored secret; UnopenedSecret when it is damaged or none, UnknownKey without its key."""
         from cryptography.exceptions import InvalidTag
 
-        cipher = self._ciphers.get(sealed.key_id)
+        merchant_id, cipher = merchant_of(lane), self._ciphers.get(sealed.key_id)
         nonce, ciphertext = sealed.sealed[:NONCE_BYTES], sealed.sealed[NONCE_BYTES:]
         try:
             if cipher is None:
@@ -203,10 +207,10 @@ class Keyring:
             self._private_halves[key_id] = sealing.private_half(self._keys[key_id])
         return self._private_halves[key_id]
 
-    def fits(self, merchant_id: str, sealed: SealedSecret) -> bool:
+    def fits(self, lane: str, sealed: SealedSecret) -> bool:
         """Tell whether we hold the key that sealed this, whatever it was that it sealed."""
         try:
-            self.open(merchant_id, sealed)
+            self.open(lane, sealed)
         except UnopenedSecret as error:
             return error.is_key_right
         return True

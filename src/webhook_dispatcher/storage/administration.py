@@ -94,9 +94,9 @@ class PauseOfEverything:
 
 @dataclass(frozen=True, slots=True)
 class StoredSecrets:
-    """A merchant's sealed secrets as stored. `previous_is_over`: the one before signs no more."""
+    """An endpoint's sealed secrets as stored. `previous_is_over`: the one before signs no more."""
 
-    merchant_id: str
+    lane: str
     current: SealedSecret
     previous: SealedSecret | None = None
     previous_is_over: bool = False
@@ -416,9 +416,9 @@ class Administration:
             row = await self.connection.fetchrow(load("claiming")["read_endpoints"].text, [merchant_id])
         return SealedSecret(row["key_id"], row["secret"]) if row is not None else None
 
-    async def read_sealed_secrets(self, after_merchant: str, limit: int) -> list[StoredSecrets]:
-        """Return the sealed secrets that sign, in order of merchant."""
-        return [_stored(row) for row in await self._rows("read_sealed_secrets", after_merchant, limit)]
+    async def read_sealed_secrets(self, after_lane: str, limit: int) -> list[StoredSecrets]:
+        """Return the sealed secrets that sign, in order of lane."""
+        return [_stored(row) for row in await self._rows("read_sealed_secrets", after_lane, limit)]
 
     async def count_secrets(self, key_id: str) -> tuple[int, int]:
         """Return how many secrets are stored, and how many of them a key seals."""
@@ -426,10 +426,10 @@ class Administration:
         return row["stored"], row["sealed"]
 
     async def read_secrets_of_other_keys(
-        self, key_id: str, after_merchant: str, limit: int
+        self, key_id: str, after_lane: str, limit: int
     ) -> list[StoredSecrets]:
-        """Return sealed secrets of endpoints that another key seals, in order of merchant."""
-        rows = await self._rows("read_secrets_of_other_keys", key_id, after_merchant, limit)
+        """Return sealed secrets of endpoints that another key seals, in order of lane."""
+        rows = await self._rows("read_secrets_of_other_keys", key_id, after_lane, limit)
         return [_stored(row, row["previous_is_over"]) for row in rows]
 
     async def replace_sealed_secrets(
@@ -442,7 +442,7 @@ class Administration:
         async with self._change_of_endpoints():
             rows = await self._rows(
                 "replace_sealed_secrets",
-                [read.merchant_id for read, _ in changes],
+                [read.lane for read, _ in changes],
                 *_columns([read for read, _ in changes]),
                 *_columns([anew for _, anew in changes]),
             )
@@ -533,7 +533,7 @@ def _sealed_by(
 ) -> tuple[str, SealedSecret]:
     """Return one of the secrets that the newest key seals: each change has at least one."""
     return next(
-        (anew.merchant_id, sealed)
+        (anew.lane, sealed)
         for _, anew in changes
         for sealed in (anew.current, anew.previous)
         if sealed is not None and sealed.key_id == keyring.sealing_id

@@ -117,9 +117,9 @@ class PostgresClaims:
             events.sort(key=attrgetter("seq"))  # the statement reads them so; order must not hang on a plan
         return runs
 
-    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+    async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
         return {
-            row["merchant_id"]: _endpoint(row) for row in await self._fetch("read_endpoints", list(merchants))
+            row["merchant_id"]: _endpoint(row) for row in await self._fetch("read_endpoints", list(lanes))
         }
 
     async def read_recalls(self) -> Recalls:

@@ -20,13 +20,14 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
     return Event(
         seq=row["seq"],
         id=row["id"],
-        merchant_id=row["merchant_id"],
+        lane=row["merchant_id"],
         type=row["type"],
         created_at=row["created_at"],
         object=row.get("object") or b"",
         attempts=min(max(attempts, 0), MAX_ATTEMPTS),
         trigger=_TRIGGERS.get(row["trigger"], Trigger.SCHEDULE),
         on_failure=_ENDS.get(row["on_failure"]),
+        copy_of=row.get("copy_of"),
     )
 
 

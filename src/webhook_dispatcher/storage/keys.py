@@ -16,6 +16,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.lane import merchant_of
 from webhook_dispatcher.domain.sealing import by_public_half
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.connection import translated
@@ -154,7 +155,7 @@ async def _sample(
         stored = [*key_ids, *map(by_public_half, key_ids)]
         for row in await _rows(connection, "sample_sealed_secrets", stored, MAX_SAMPLES):
             sealed = SealedSecret(row["key_id"], row["sealed"])
-            found[sealed.opened_by].append((row["merchant_id"], sealed))
+            found[sealed.opened_by].append((merchant_of(row["merchant_id"]), sealed))
     return found
 
 

@@ -73,7 +73,7 @@ def _record_arguments(records: Sequence[Record], turns: Sequence[LaneTurn], leas
     return _RECORDING["record"].arguments(
         {
             "seqs": [record.event.seq for record in records],
-            "merchants": [record.event.merchant_id for record in records],
+            "merchants": [record.event.lane for record in records],
             "event_ids": [record.event.id for record in records],
             "fences": [record.fence for record in records],
             "are_retries": [record.is_retry for record in records],
@@ -104,7 +104,7 @@ def _read_unwritten_arguments(records: Sequence[Record]) -> list[object]:
     return _RECORDING["read_unwritten"].arguments(
         {
             "seqs": [record.event.seq for record in records],
-            "merchants": [record.event.merchant_id for record in records],
+            "merchants": [record.event.lane for record in records],
             "event_ids": [record.event.id for record in records],
             "fences": [record.fence for record in records],
             "are_retries": [record.is_retry for record in records],
@@ -118,7 +118,7 @@ def _record_late_arguments(event: Event, attempt: Attempt) -> list[object]:
         {
             "seq": event.seq,
             "event_id": event.id,
-            "merchant_id": event.merchant_id,
+            "merchant_id": event.lane,
             "attempt": attempt.number,
             "trigger": event.trigger,
             "started_at": attempt.started_at,

@@ -278,10 +278,8 @@ class FakeAdministration(Administration):
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         return NOW - ago
 
-    async def read_sealed_secrets(self, after_merchant: str, limit: int) -> list[StoredSecrets]:
-        return [self.stored(merchant) for merchant in sorted(self.sealed) if merchant > after_merchant][
-            :limit
-        ]
+    async def read_sealed_secrets(self, after_lane: str, limit: int) -> list[StoredSecrets]:
+        return [self.stored(merchant) for merchant in sorted(self.sealed) if merchant > after_lane][:limit]
 
     async def count_secrets(self, key_id: str) -> tuple[int, int]:
         stored = [*self.sealed.values(), *self.previous.values()]
@@ -295,9 +293,9 @@ class FakeAdministration(Administration):
         )
 
     async def read_secrets_of_other_keys(
-        self, key_id: str, after_merchant: str, most: int
+        self, key_id: str, after_lane: str, most: int
     ) -> list[StoredSecrets]:
-        behind = [self.stored(merchant) for merchant in sorted(self.sealed) if merchant > after_merchant]
+        behind = [self.stored(merchant) for merchant in sorted(self.sealed) if merchant > after_lane]
         ids = [{stored.current.key_id, (stored.previous or stored.current).key_id} for stored in behind]
         return [stored for stored, held in zip(behind, ids, strict=True) if held != {key_id}][:most]
 
@@ -308,11 +306,11 @@ class FakeAdministration(Administration):
             self.meanwhile.pop(0)()
         written = set()
         for read, anew in changes:
-            if read == self.stored(read.merchant_id):
-                self.sealed[read.merchant_id] = anew.current
+            if read == self.stored(read.lane):
+                self.sealed[read.lane] = anew.current
                 if anew.previous is not None:
-                    self.previous[read.merchant_id] = anew.previous
-                written.add(read.merchant_id)
+                    self.previous[read.lane] = anew.previous
+                written.add(read.lane)
         if written:
             self._note(keyring, keyring.sealing_id)
         return written

@@ -119,12 +119,12 @@ class FakeClaims:
     def _in_order(self, seq: int) -> bool:
         return self.database.owed[seq].is_in_order
 
-    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+    async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
         self.on_read_endpoints()
         self.database.fail("read_endpoints")
-        if not self.database.unreadable_endpoints.isdisjoint(merchants):
+        if not self.database.unreadable_endpoints.isdisjoint(lanes):
             raise StatementRefused("XX001", "missing chunk number 0")
-        return {name: self.database.endpoints[name] for name in merchants if name in self.database.endpoints}
+        return {name: self.database.endpoints[name] for name in lanes if name in self.database.endpoints}
 
     async def read_recalls(self) -> Recalls:
         self.database.fail("read_recalls")

@@ -53,7 +53,7 @@ class RetrierHarness:
     def owe_of(self, merchants: Sequence[str], first: int) -> None:
         """Make one row of each merchant due."""
         for seq, merchant_id in enumerate(merchants, first):
-            self.owe(seq, merchant_id=merchant_id)
+            self.owe(seq, lane=merchant_id)
 
     async def round(self) -> int:
         """Claim once, let all attempts end, and write what came of them."""

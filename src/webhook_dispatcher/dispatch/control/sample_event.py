@@ -50,7 +50,7 @@ class SampleEvent:
 
     def __init__(
         self,
-        merchant_id: str,
+        lane: str,
         sample: bytes,
         progress: SampleProgress,
         running: RunningCommand,
@@ -62,7 +62,7 @@ class SampleEvent:
         self._event = Event(
             seq=0,
             id=progress.event_id,
-            merchant_id=merchant_id,
+            lane=lane,
             type=TEST_EVENT_TYPE,
             created_at=progress.created_at,
             object=sample,
@@ -76,7 +76,7 @@ class SampleEvent:
     async def run(self) -> None:
         """Make the one attempt and write down how it went. Raises StorageError or LeaseLost."""
         event = self._event
-        endpoint = (await self._claims.read_endpoints([event.merchant_id])).get(event.merchant_id)
+        endpoint = (await self._claims.read_endpoints([event.lane])).get(event.lane)
         if endpoint is None:
             await self.running.reject(Code.NOT_CONFIGURED, "the merchant has no endpoint")
             return

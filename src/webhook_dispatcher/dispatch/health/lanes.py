@@ -13,6 +13,7 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.lane import merchant_of
 from webhook_dispatcher.domain.verdict import Outcome
 
 SLOW = 1.0
@@ -225,11 +226,12 @@ class _Sample:
     def add(self, origin: str, result: AttemptResult) -> None:
         """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
         if result.mark is not None:
-            # Of the lane's other origins nothing counts: it may have gone from a network to a mere name.
+            merchant = merchant_of(result.lane)
+            # Of the merchant's other origins nothing counts: it may have gone from a network to a mere name.
             self._latest = {
                 other: known
                 for other, known in self._latest.items()
-                if known.lane != result.lane or other == origin
+                if other == origin or merchant_of(known.lane) != merchant
             }
         known = self._latest.get(origin)
         if known is not None:

@@ -25,6 +25,7 @@ from webhook_dispatcher.dispatch.health.lanes import NO_ADDRESS, Evidence
 from webhook_dispatcher.dispatch.health.suspicion import OURS, Suspicions
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -201,12 +202,12 @@ class OwnFaults:
         # The only fault of ours that makes an event unsendable is a wrong signature.
         if failure.outcome is Outcome.UNSENDABLE:
             if self._signer is None:
-                self._signer = self._begin("signer", event.merchant_id, failure.detail, now)
+                self._signer = self._begin("signer", event.lane, failure.detail, now)
                 self._set_circuit()
             return
         self.suspicions.hold_back(event.lane, OURS if failure.has_address else f"{OURS}{NO_ADDRESS}")
         if self._local is None:
-            self._local = self._begin("local", event.merchant_id, failure.detail, now)
+            self._local = self._begin("local", event.lane, failure.detail, now)
         self._local.last_at = now
 
     def _signed_well(self, started: float) -> None:
@@ -230,10 +231,10 @@ class OwnFaults:
         else:
             _log.info("fault.ended", kind="fleet")
 
-    def _begin(self, kind: str, merchant_id: str, detail: str, now: float) -> _Fault:
+    def _begin(self, kind: str, lane: str, detail: str, now: float) -> _Fault:
         self._probe_at = now + PROBE_INTERVAL
         self._metrics.own_fault.labels(kind).set(1)
-        _log.error("fault.began", kind=kind, detail=detail, merchant_id=merchant_id)
+        _log.error("fault.began", kind=kind, detail=detail, **told(lane))
         return _Fault(kind, detail, now)
 
     def _end(self, fault: _Fault) -> None:
