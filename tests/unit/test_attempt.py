@@ -1,8 +1,10 @@
 """One attempt: what is sent, what is recorded, what is told."""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,6 +19,7 @@ from webhook_dispatcher.dispatch.health.lanes import Health
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import SAMPLES, TEST_EVENT_TYPE, Event, FailedReason, State, Trigger
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -304,3 +307,19 @@ async def test_a_standard_signature_that_does_not_verify_is_a_fault_of_ours(
         await harness.attempter.attempt(make_event(5), 9, False, make_endpoint(), secret, may_always) is None
     )
     assert harness.attempter._own_faults.signer_is_broken
+
+
+async def test_a_copy_is_sent_as_its_event_and_told_as_the_delivery_it_is(harness: AttempterHarness) -> None:
+    harness.attempter.use_names(Names(signatures=("service", "standard")))
+    event_id, copy = UUID(int=1), make_event(5, lane_named("m", 2), copy_of=UUID(int=1))
+    secrets, stamp = (Secret.from_random(bytes(range(32))),), int(harness.clock.unix())
+    with capture_logs() as logs:
+        record = await harness.attempter.attempt(copy, 9, False, make_endpoint(), secrets, may_always)
+    [(_, headers, body)] = harness.sender.sent
+    assert headers["Service-Event-Id"] == str(event_id)
+    assert headers.items() >= standard_headers(str(event_id), body, secrets, stamp).items()
+    assert json.loads(body)["id"] == str(event_id)
+    assert record is not None
+    assert record.event is copy
+    [line] = logs
+    assert (line["merchant_id"], line["endpoint"], line["event_id"]) == ("m", 2, str(copy.id))

@@ -13,6 +13,7 @@ from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
 from webhook_dispatcher.cli.rekey import MAX_ROUNDS
 from webhook_dispatcher.cli.session import CliContext
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 
 
@@ -70,6 +71,16 @@ def test_what_changes_again_and_again_is_left_to_the_next_run(rekey: Rekey) -> N
     assert (code, said["reencrypted"], said["changed_meanwhile"]) == (1, 0, ["m1"])
     assert "run it again" in err
     assert rekey(database)[0] == 0
+
+
+def test_of_several_endpoints_each_is_named_and_their_merchant_once(rekey: Rekey) -> None:
+    first, second = lane_named("m1", 1), lane_named("m1", 2)
+    database = stored(LOST, first, second)
+    code, said, err = rekey(database)
+    assert code == 1
+    named = [(each["merchant_id"], each["endpoint"]) for each in said["unopened"]]
+    assert named == [("m1", 1), ("m1", 2)]
+    assert err.endswith("it stays for m1\n")
 
 
 def test_secrets_of_a_missing_key_are_named_and_stay(rekey: Rekey) -> None:

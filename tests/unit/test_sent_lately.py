@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -10,15 +12,17 @@ from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.dispatch import sent_lately
 from webhook_dispatcher.dispatch.sent_lately import MAX_AGE, SentLately
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.record import Attempt, Record, Sent
 from webhook_dispatcher.domain.verdict import Outcome
 
 PATIENCE = 30.0
 
 
-def ended(seq: int, outcome: Outcome = Outcome.DELIVERED) -> Record:
+def ended(seq: int, outcome: Outcome = Outcome.DELIVERED, **changes: Any) -> Record:
     """Return what an attempt at an event shows."""
-    return Record(make_event(seq), 1, False, Attempt(1, NOW, NOW, 5, 200, outcome), None, None, None, NOW)
+    event = make_event(seq, **changes)
+    return Record(event, 1, False, Attempt(1, NOW, NOW, 5, 200, outcome), None, None, None, NOW)
 
 
 @dataclass
@@ -70,6 +74,17 @@ async def test_what_ended_before_or_soon_after_is_sought_once(lately: SentLately
     await lately.step(looks.note_lost)
     await lately.step(looks.note_lost)
     assert looks.seqs == [1, 3], "nothing was sent of 2; 4 began with the new server"
+
+
+async def test_of_the_copies_of_an_event_it_is_sought_as_its_merchants(lately: SentLately) -> None:
+    looks = Looks()
+    lately.note(ended(2, lane=lane_named("m", 1), id=UUID(int=1), copy_of=UUID(int=1)))
+    lately.note(ended(3, Outcome.STATUS, lane=lane_named("m", 2), copy_of=UUID(int=1)))
+    lately.doubt(PATIENCE)
+    await lately.step(looks.note_lost)
+    assert [
+        [(sent.event_id, sent.merchant_id, sent.is_delivered) for sent in batch] for batch in looks.batches
+    ] == [[(UUID(int=1), "m", True)]]
 
 
 async def test_what_could_not_be_sought_is_tried_again(

@@ -18,6 +18,7 @@ from webhook_dispatcher.dispatch.health.suspicion import (
     SILENCE,
     Suspicions,
 )
+from webhook_dispatcher.domain.lane import lane_named
 
 DNS, CONNECT, TIMEOUT = "dns", "connect", "timeout"
 
@@ -159,6 +160,13 @@ def test_a_hundred_merchants_of_one_network_are_one_witness(harness: SuspicionsH
     merchants = harness.fleet(100)
     harness.networks = dict.fromkeys(merchants, "203.0.113.0/24")
     assert not any(harness.fails(merchant_id) for merchant_id in merchants)
+
+
+def test_the_endpoints_of_a_merchant_are_one_witness(harness: SuspicionsHarness) -> None:
+    lanes = [lane_named("m", number) for number in range(1, MIN_ORIGINS + 2)]
+    harness.works(*lanes)
+    harness.clock.advance(WINDOW + 1)
+    assert not any(harness.fails(lane) for lane in lanes)
 
 
 def test_names_not_found_outweigh_networks_that_answered(harness: SuspicionsHarness) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -325,7 +326,7 @@ async def test_a_trial_reads_on_past_what_is_not_wanted_to_the_one_that_it_attem
     assert (harness.started, harness.asked, harness.session.has_more) == ([2], 1, True)
 
 
-def test_tests_and_what_was_asked_for_by_hand_are_wanted_whatever_the_filter_names() -> None:
+def test_tests_copies_and_what_was_asked_for_by_hand_are_wanted_whatever_the_filter_names() -> None:
     every, some = make_endpoint(), replace(make_endpoint(), types=frozenset({"charge.failed"}))
     events = {
         make_event(1): False,
@@ -333,6 +334,7 @@ def test_tests_and_what_was_asked_for_by_hand_are_wanted_whatever_the_filter_nam
         make_event(3, type="webhook.test"): True,
         make_event(4, trigger=Trigger.MANUAL): True,
         make_event(5, trigger=Trigger.REPLAY): True,
+        make_event(6, copy_of=UUID(int=1)): True,
     }
     assert {event: some.wants(event) for event in events} == events
     assert all(map(every.wants, events))

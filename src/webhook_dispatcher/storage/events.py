@@ -27,7 +27,7 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
         attempts=min(max(attempts, 0), MAX_ATTEMPTS),
         trigger=_TRIGGERS.get(row["trigger"], Trigger.SCHEDULE),
         on_failure=_ENDS.get(row["on_failure"]),
-        copy_of=row.get("copy_of"),
+        copy_of=row["copy_of"],
     )
 
 

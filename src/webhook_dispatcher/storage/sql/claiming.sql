@@ -244,20 +244,20 @@ FROM released;
 -- $4 max_bytes bigint[]
 -- $5 servers_started_at timestamptz[]
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea,
---      trigger text, on_failure text
+--      trigger text, on_failure text, copy_of uuid
 -- order: by seq within each merchant; object is null where it is larger than the rules allow
 -- none: the lanes owe nothing behind after_seqs
 SELECT wanted.merchant_id, run.seq, run.id, run.type, run.created_at,
-    convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure
+    convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure, run.copy_of
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[])
     AS wanted (merchant_id, after_seq, max_events, max_bytes, server_started_at)
 CROSS JOIN LATERAL (
     SELECT
-        next.seq, next.id, next.type, next.created_at, next.object, next.trigger, next.on_failure,
+        next.seq, next.id, next.type, next.created_at, next.object, next.trigger, next.on_failure, next.copy_of,
         sum(next.object_bytes) OVER (ORDER BY next.seq) - next.object_bytes AS bytes_before
     FROM (
         SELECT
-            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.trigger, outbox.on_failure,
+            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.trigger, outbox.on_failure, outbox.copy_of,
             CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object END AS object,
             CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object_bytes ELSE 0 END AS object_bytes
         FROM webhook.outbox
@@ -274,7 +274,7 @@ WHERE run.bytes_before < wanted.max_bytes AND wanted.server_started_at = (SELECT
 
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- row: merchant_id text, url text, key_id text, secret bytea, types text[], at_once smallint,
 --      previous_key_id text, previous_secret bytea
 -- none: none of them is configured

@@ -66,7 +66,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- $4 lease interval
 -- $5 except_seqs bigint[]; rows that are left alone
 -- $6 owner text
--- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, attempts_by_hand smallint, trigger text, scheduled_at timestamptz, on_failure text, claim bigint, endpoint_removed_at timestamptz
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, attempts_by_hand smallint, trigger text, scheduled_at timestamptz, on_failure text, copy_of uuid, claim bigint, endpoint_removed_at timestamptz
 -- order: none
 -- none: all slots are taken, or the rows are locked by somebody
 WITH free AS MATERIALIZED (
@@ -114,6 +114,7 @@ RETURNING
     outbox.trigger,
     outbox.scheduled_at,
     outbox.on_failure,
+    outbox.copy_of,
     outbox.claim,
     (
         SELECT lane.endpoint_removed_at FROM webhook.lane WHERE lane.merchant_id = outbox.merchant_id

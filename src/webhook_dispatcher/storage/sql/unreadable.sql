@@ -4,11 +4,11 @@
 -- Read the next event of a leased lane, all but its object.
 -- $1 merchant_id text
 -- $2 after_seq bigint
--- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, trigger text, on_failure text
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, trigger text, on_failure text, copy_of uuid
 -- none: the lane owes nothing behind after_seq
 SELECT
     outbox.merchant_id, outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.trigger,
-    outbox.on_failure
+    outbox.on_failure, outbox.copy_of
 FROM webhook.outbox
 -- As read_runs has it: no condition on seq alone.
 WHERE (outbox.merchant_id, outbox.seq) > ($1, $2) AND outbox.merchant_id <= $1 AND outbox.due_at IS NULL
