@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 import uvloop
 
+from tests.integration.second_endpoints import OF_ONE_ALONE, WITH_AND_WITHOUT, second_endpoints_in
 from tests.integration.senders import OURS_ALONE, SENDERS
 from tests.integration.storage_harness import Daemon, StorageHarness, open_storage
 from tests.servers.database import Connect, Database
@@ -28,8 +29,13 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> L
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what posts through a sender with each of them, unless the table says that it is about ours."""
+    """Run what posts through a sender with each of them, and some modules with second endpoints too.
+
+    Unless a table says that a test is about ours, or about one.
+    """
     module, test = metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__
+    if module in WITH_AND_WITHOUT and test not in OF_ONE_ALONE and "database" in metafunc.fixturenames:
+        metafunc.parametrize("second_endpoints", [False, True], ids=["one", "two"], indirect=True)
     if not module.startswith(("test_sender", "test_rebinding")) or not hasattr(metafunc.module, "Sender"):
         return
     senders = ["llhttp"] if test in OURS_ALONE else list(SENDERS)
@@ -45,6 +51,16 @@ def sender_class(request: pytest.FixtureRequest) -> Iterator[str | None]:
             if which is not None and name.startswith("tests.integration.test_") and hasattr(module, "Sender"):
                 patch.setattr(module, "Sender", SENDERS[which])
         yield which
+
+
+@pytest.fixture(autouse=True)
+def second_endpoints(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have everybody who is given an endpoint get a second one, where the test is asked for so."""
+    if getattr(request, "param", False):
+        with second_endpoints_in(request.getfixturevalue("database")):
+            yield
+    else:
+        yield
 
 
 @pytest.fixture
