@@ -1,7 +1,8 @@
 """A second endpoint for whoever is given one: some modules' tests run with it as well as without.
 
-That shows a statement that looks up a merchant's endpoint as one row, or by the merchant's id. Nobody routes
-here: what waits stays in merchants' own lanes.
+What is written for its merchant is number 1's at once, as if it had been routed, and what is asked of the
+harness by merchant is asked of that. It shows a statement that looks up a merchant's endpoint as one row, or
+takes a lane's name for a merchant's id.
 """
 
 import asyncio
@@ -35,6 +36,20 @@ END
 $$;
 CREATE TRIGGER second_is_added AFTER INSERT ON webhook.endpoint
 FOR EACH ROW WHEN (NEW.merchant_id NOT LIKE E'%\\x1f%') EXECUTE FUNCTION webhook.add_second();
+CREATE FUNCTION webhook.give_to_first() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    lane text := webhook.lane_of(NEW.merchant_id, 1::smallint);
+BEGIN
+    IF lane <> NEW.merchant_id AND NEW.merchant_id NOT LIKE E'%\\x1f%' THEN
+        NEW.merchant_id := lane;
+        NEW.copy_of := NEW.id;
+        NEW.xid := NULL;
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER is_the_firsts BEFORE INSERT ON webhook.outbox
+FOR EACH ROW EXECUTE FUNCTION webhook.give_to_first();
 """
 
 
@@ -43,7 +58,7 @@ def second_endpoints_in(database: Database) -> Iterator[None]:
     """Give everybody who is given an endpoint while entered a second one."""
     asyncio.run(_execute(database, _ADD))
     yield
-    asyncio.run(_execute(database, "DROP FUNCTION webhook.add_second() CASCADE"))
+    asyncio.run(_execute(database, "DROP FUNCTION webhook.add_second(), webhook.give_to_first() CASCADE"))
 
 
 async def _execute(database: Database, statements: str) -> None:

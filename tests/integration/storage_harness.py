@@ -30,6 +30,7 @@ LAPSED = timedelta(0)
 """A lease that is over as soon as it is given."""
 PATIENCE = timedelta(seconds=20)
 GATED = "gated"
+FIRST_LANE = "SELECT webhook.lane_of($1, 1::smallint)"
 
 _DOOR = """
 CREATE FUNCTION webhook.passes_door() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -73,7 +74,7 @@ class Daemon:
 
     async def lease(self, *merchants: str, head: int = 1, lease: timedelta = LEASE) -> list[Lease]:
         """Lease those lanes that can be had, the missing ones made first."""
-        heads = dict.fromkeys(merchants, head)
+        heads = dict.fromkeys([await self.lane_of(merchant) for merchant in merchants], head)
         leased = await self.claims.lease(heads, lease)
         leases = leased.leases
         if leased.missing:
@@ -87,8 +88,14 @@ class Daemon:
         (leased,) = await self.lease(merchant, lease=lease)
         return leased, (await self.read(merchant))
 
+    async def lane_of(self, merchant: str) -> str:
+        """Name the lane in which its events are sent: its own, or that of number 1 of its endpoints."""
+        lane: str = await self.pool.fetchval(FIRST_LANE, merchant)
+        return lane
+
     async def read(self, merchant: str, *, after: int = 0, run: int = 1000) -> list[Event]:
-        return (await self.runs((merchant, after, run, 1 << 20))).get(merchant, [])
+        lane = await self.lane_of(merchant)
+        return (await self.runs((lane, after, run, 1 << 20))).get(lane, [])
 
     async def runs(self, *asks: tuple[str, int, int, int]) -> dict[str, list[Event]]:
         """Read what is behind a number for each merchant, within both limits, on this server."""
@@ -158,7 +165,7 @@ class StorageHarness:
             "INSERT INTO webhook.lane (merchant_id, retry_at) "
             "VALUES ($1, (SELECT min(due_at) FROM webhook.outbox WHERE merchant_id = $1)) "
             "ON CONFLICT (merchant_id) DO UPDATE SET retry_at = least(lane.retry_at, excluded.retry_at)",
-            merchant,
+            await self.db.fetchval(FIRST_LANE, merchant),
         )
         return seqs
 
@@ -173,7 +180,7 @@ class StorageHarness:
     async def lane(self, merchant: str) -> asyncpg.Record:
         row = await self.db.fetchrow(
             "SELECT *, lease_until > clock_timestamp() AS is_leased FROM webhook.lane WHERE merchant_id = $1",
-            merchant,
+            await self.db.fetchval(FIRST_LANE, merchant),
         )
         assert row is not None
         return row
