@@ -58,10 +58,10 @@ async def report(daemon: Daemon) -> Reported:
 
 async def notices(storage: StorageHarness, notice_type: str) -> list[dict[str, Any]]:
     query = (
-        "SELECT object FROM webhook.outbox "
-        "WHERE merchant_id = '$platform' AND type = $1 AND object::text <> '{}' ORDER BY seq"
+        "SELECT object::jsonb - 'endpointId' AS object FROM webhook.outbox "
+        "WHERE webhook.merchant_of(merchant_id) = $1 AND type = $2 AND object::text <> '{}' ORDER BY seq"
     )
-    return [json.loads(row["object"]) for row in await storage.db.fetch(query, notice_type)]
+    return [json.loads(row["object"]) for row in await storage.db.fetch(query, PLATFORM, notice_type)]
 
 
 async def unreported(storage: StorageHarness) -> int:
@@ -159,7 +159,7 @@ async def test_while_one_reports_nobody_else_does_or_waits(storage: StorageHarne
     await storage.db.execute(MANY_FAILED, 10, 1)
     holder = await storage.session()
     async with holder.transaction():
-        await holder.execute("SELECT FROM webhook.endpoint WHERE merchant_id = '$platform' FOR NO KEY UPDATE")
+        await holder.execute("SELECT FROM webhook.endpoint FOR NO KEY UPDATE")
         async with asyncio.timeout(5):
             assert await report(there) == Reported({}, has_more=False)
     assert (await report(there)).written["delivery.failed"] == 1
@@ -202,7 +202,10 @@ async def _close(storage: StorageHarness, daemon: Daemon, merchant: str) -> None
     (seq,) = await storage.insert_due(merchant, -1)
     row = await storage.owed(seq)
     assert row is not None
-    assert await daemon.claims.close_row(DueRow(merchant, seq, row["id"])) == (State.FAILED, "charge.created")
+    assert await daemon.claims.close_row(DueRow(row["merchant_id"], seq, row["id"])) == (
+        State.FAILED,
+        "charge.created",
+    )
 
 
 async def test_a_row_that_is_closed_because_it_cannot_be_claimed_is_told(
@@ -233,8 +236,8 @@ async def test_what_fails_again_after_a_retry_by_hand_is_told_again(
     async with PostgresControls(here.pool).transaction() as opened:
         found = await opened.find_delivery(record.event.id)
         await opened.reopen(found)
-        await opened.wake_lanes({"m": None})
-    (claimed,) = await here.claims.claim_longest_due(1, 2, 10, LEASE)
+        await opened.wake_lanes({await here.lane_of("m"): None})
+    (claimed,) = await here.claims.claim_longest_due(9, 2, 10, LEASE)
     again = answered(claimed.event, claimed.claim, await storage.now() - MINUTE, 500, is_retry=True)
     await here.records.write([exhausted(again)], [], LEASE)
     await report(here)
@@ -251,14 +254,15 @@ async def test_what_the_platform_does_not_take_makes_no_notice(storage: StorageH
     await here.records.write(records, [], LEASE)
     await storage.db.execute(
         "UPDATE webhook.lane SET failing_since = clock_timestamp() - interval '2 h', "
-        "last_failure_at = clock_timestamp() WHERE merchant_id = '$platform'"
+        "last_failure_at = clock_timestamp() WHERE webhook.merchant_of(merchant_id) = '$platform'"
     )
     await storage.db.execute(
-        "UPDATE webhook.attempt_log SET started_at = clock_timestamp() WHERE merchant_id = '$platform'"
+        "UPDATE webhook.attempt_log SET started_at = clock_timestamp() "
+        "WHERE webhook.merchant_of(merchant_id) = '$platform'"
     )
     row = await storage.db.fetchrow("SELECT * FROM webhook.outbox WHERE due_at IS NOT NULL LIMIT 1")
     assert row is not None
-    await here.claims.close_row(DueRow(PLATFORM, row["seq"], row["id"]))
+    await here.claims.close_row(DueRow(row["merchant_id"], row["seq"], row["id"]))
     assert (await unreported(storage), (await report(here)).written) == (0, NOTHING)
 
 
@@ -287,7 +291,9 @@ async def test_the_platforms_test_event_is_retried_by_hand_as_any(
     async with PostgresControls(here.pool).transaction() as opened:
         await opened.log_test_event(test)
         assert await opened.reopen(await opened.find_delivery(test.event.id)) is not None
-    (row,) = await storage.db.fetch("SELECT merchant_id, type FROM webhook.outbox")
+    (row,) = await storage.db.fetch(
+        "SELECT webhook.merchant_of(merchant_id) AS merchant_id, type FROM webhook.outbox"
+    )
     assert tuple(row) == (PLATFORM, "webhook.test")
 
 
@@ -321,7 +327,8 @@ async def _answer(
 ) -> datetime:
     await storage.insert(merchant, *["{}"] * len(ended))
     await storage.db.execute(
-        "UPDATE webhook.lane SET lease_until = '-infinity' WHERE merchant_id = $1", merchant
+        "UPDATE webhook.lane SET lease_until = '-infinity' WHERE merchant_id = $1",
+        await daemon.lane_of(merchant),
     )
     lease, events = await daemon.claim(merchant)
     now = await storage.now()
@@ -387,7 +394,8 @@ async def test_one_event_retried_thirty_times_says_nothing(storage: StorageHarne
         record = answered(claimed.event, claimed.claim, await storage.now() - MINUTE / 4, 500, is_retry=True)
         await here.records.write([record._replace(due_at=record.at - MINUTE)], [], LEASE)
     await storage.db.execute(
-        "UPDATE webhook.lane SET failing_since = failing_since - interval '2 h' WHERE merchant_id = 'm'"
+        "UPDATE webhook.lane SET failing_since = failing_since - interval '2 h' "
+        "WHERE webhook.merchant_of(merchant_id) = 'm'"
     )
     assert (await report(here)).written["endpoint.failing"] == 0
     await fail(storage, here, "m", -1, 0)
@@ -402,7 +410,8 @@ async def test_what_could_not_be_made_is_no_failure_of_a_merchant(
     await storage.db.execute(
         "INSERT INTO webhook.attempt_log "
         "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
-        "VALUES (gen_random_uuid(), 'm', 1, 'schedule', clock_timestamp() - interval '30 s', 5, 'unsendable')"
+        "VALUES (gen_random_uuid(), $1, 1, 'schedule', clock_timestamp() - interval '30 s', 5, 'unsendable')",
+        await here.lane_of("m"),
     )
     assert (await report(here)).written["endpoint.failing"] == 0
 
@@ -414,8 +423,8 @@ async def test_a_merchant_without_an_endpoint_is_not_failing(storage: StorageHar
 
 @pytest.mark.parametrize(
     ("change", "written"),
-    [("UPDATE webhook.endpoint SET url = 'https://other/' WHERE merchant_id = 'm'", 1)]
-    + [("DELETE FROM webhook.endpoint WHERE merchant_id = 'm'", 0)],
+    [("UPDATE webhook.endpoint SET url = 'https://other/' WHERE webhook.merchant_of(merchant_id) = 'm'", 1)]
+    + [("DELETE FROM webhook.endpoint WHERE webhook.merchant_of(merchant_id) = 'm'", 0)],
     ids=["another URL", "removed"],
 )
 async def test_what_was_told_of_a_merchant_ends_with_its_endpoint(
@@ -435,7 +444,7 @@ async def test_a_lane_that_somebody_holds_is_told_of_next_time(storage: StorageH
     await fail(storage, here, "m", -7200, -3600, -1)
     holder = await storage.session()
     async with holder.transaction():
-        await holder.execute("SELECT FROM webhook.lane WHERE merchant_id = 'm' FOR NO KEY UPDATE")
+        await holder.execute("SELECT FROM webhook.lane FOR NO KEY UPDATE")
         async with asyncio.timeout(5):
             assert (await report(here)).written["endpoint.failing"] == 0
     assert (await report(here)).written["endpoint.failing"] == 1
