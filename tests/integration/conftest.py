@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 import uvloop
 
-from tests.integration.second_endpoints import OF_ONE_ALONE, WITH_AND_WITHOUT, second_endpoints_in
+from tests.integration.second_endpoints import second_endpoints_in
 from tests.integration.senders import OURS_ALONE, SENDERS
 from tests.integration.storage_harness import Daemon, StorageHarness, open_storage
 from tests.servers.database import Connect, Database
@@ -29,12 +29,12 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> L
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what posts through a sender with each of them, and some modules with second endpoints too.
+    """Run what posts through a sender with each of them, unless the table says that it is about ours.
 
-    Unless a table says that a test is about ours, or about one.
+    What asks for it is run with second endpoints, too.
     """
     module, test = metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__
-    if module in WITH_AND_WITHOUT and test not in OF_ONE_ALONE and "database" in metafunc.fixturenames:
+    if metafunc.definition.get_closest_marker("also_with_two_endpoints"):
         metafunc.parametrize("second_endpoints", [False, True], ids=["one", "two"], indirect=True)
     if not module.startswith(("test_sender", "test_rebinding")) or not hasattr(metafunc.module, "Sender"):
         return

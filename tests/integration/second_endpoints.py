@@ -1,4 +1,4 @@
-"""A second endpoint for whoever is given one: some modules' tests run with it as well as without.
+"""A second endpoint for whoever is given one: tests `also_with_two_endpoints` run with it and without.
 
 What is written for its merchant is number 1's at once, as if it had been routed, and what is asked of the
 harness by merchant is asked of that. It shows a statement that looks up a merchant's endpoint as one row, or
@@ -10,11 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.servers.database import Database
-
-WITH_AND_WITHOUT = frozenset({"test_merchant_fares", "test_notices"})
-"""Modules whose tests run twice."""
-OF_ONE_ALONE: dict[str, str] = {}
-"""Tests of these that are about one endpoint, and why."""
 
 _ADD = """
 CREATE FUNCTION webhook.add_second() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$

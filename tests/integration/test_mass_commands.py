@@ -23,6 +23,8 @@ from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN
 
+pytestmark = pytest.mark.also_with_two_endpoints
+
 LOG = """
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at

@@ -28,6 +28,8 @@ from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.notices import MAX_MERCHANTS, MAX_OWED, PostgresNotices
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
+pytestmark = pytest.mark.also_with_two_endpoints
+
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 NOTHING = {"delivery.failed": 0, "endpoint.failing": 0, "endpoint.recovered": 0}
 ENDPOINT = (

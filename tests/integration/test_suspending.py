@@ -19,6 +19,8 @@ from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.suspension import PostgresSuspensions
 
+pytestmark = pytest.mark.also_with_two_endpoints
+
 AFTER = timedelta(hours=2)
 INTERVAL = timedelta(hours=1)
 ATTEMPTS = (
