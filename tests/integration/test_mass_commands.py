@@ -193,7 +193,7 @@ async def test_what_was_delivered_is_sent_again_beside_the_order_and_stays_deliv
     ]
     _, in_order = await here.claim("m")
     assert [event.seq for event in in_order] == [first], "the order of first attempts is as it was"
-    claimed = await here.claims.claim_due_of(["m"], 10, 10, LEASE)
+    claimed = await here.claims.claim_due_of([await here.lane_of("m")], 10, 10, LEASE)
     by_seq = {retry.event.seq: retry for retry in claimed}
     assert set(by_seq) == {replayed, failed}
     event = by_seq[replayed].event
@@ -270,7 +270,7 @@ async def test_waiting_retries_are_found_and_run_now_but_not_those_in_flight(
         made_due = await opened.run_all_now(found)
         await opened.wake_lanes(made_due.heads)
     assert made_due.seqs == (waiting,)
-    claimed = await here.claims.claim_due_of(["m"], 10, 10, LEASE)
+    claimed = await here.claims.claim_due_of([await here.lane_of("m")], 10, 10, LEASE)
     assert {(retry.event.seq, str(retry.event.trigger)) for retry in claimed} == {
         (waiting, "manual"),
         (due, "schedule"),
@@ -314,9 +314,9 @@ async def test_what_is_owed_and_old_is_skipped_and_its_lane_recalled(
     for seq in (elsewhere, young, again):
         assert await storage.owed(seq) is not None
     assert (await storage.lane("m"))["recalled"]
-    assert lease.lane == "m"
+    assert lease.lane == await here.lane_of("m")
     assert await skip(transaction, Skip(None, before)) == {"charge.created": 1}
-    assert (await storage.lane("n"))["merchant_id"] == "n", "made, so that nobody leases it meanwhile"
+    assert await storage.lane("n"), "made, so that nobody leases it meanwhile"
 
 
 OWE = """
@@ -480,10 +480,13 @@ async def test_last_attempts_and_who_fails_now_are_left_out_where_that_is_asked(
     await storage.db.execute("UPDATE webhook.outbox SET attempts = 7 WHERE seq >= 2")
     await storage.db.execute("UPDATE webhook.outbox SET attempts_by_hand = 1 WHERE seq = 2")
     await storage.insert_due("n", 3600)
-    await storage.db.execute("UPDATE webhook.outbox SET attempts = 9 WHERE merchant_id = 'n'")
+    await storage.db.execute("UPDATE webhook.outbox SET attempts = 9 WHERE seq > 3")
     for name in ("m", "n"):
         await log(storage, name, "failed")
-    failing = "UPDATE webhook.lane SET failing_since = clock_timestamp() + $2 WHERE merchant_id = $1"
+    failing = (
+        "UPDATE webhook.lane SET failing_since = clock_timestamp() + $2 "
+        "WHERE webhook.merchant_of(merchant_id) = $1"
+    )
     await storage.db.execute(failing, "n", timedelta())
     states = "failed", "pending_retry"
     wanted = await command(
@@ -493,7 +496,7 @@ async def test_last_attempts_and_who_fails_now_are_left_out_where_that_is_asked(
     found = await look_through(transaction, wanted)
     async with transaction() as opened:
         waiting = (await opened.find_waiting(wanted, 0, 1000)).seqs
-    await storage.db.execute("UPDATE webhook.lane SET failing_since = NULL WHERE merchant_id = 'm'")
+    await storage.db.execute(failing, "m", None)
     preview = await admin.preview_recovery(wanted)
     assert preview.kinds == {"failed": len(found), "pending_retry": len(waiting)}
     if merchant is None:
@@ -603,7 +606,7 @@ async def test_whose_event_it_is_and_whether_that_is_paused(
     event = await storage.db.fetchval("SELECT id FROM webhook.outbox")
     assert here.name == "here"
     for paused, everything in [(False, False), (True, False), (True, True)]:
-        await storage.db.execute("UPDATE webhook.lane SET paused = $1 WHERE merchant_id = 'm'", paused)
+        await storage.db.execute("UPDATE webhook.lane SET paused = $1", paused)
         await storage.db.execute("UPDATE webhook.state SET paused = $1", everything)
         found = await admin.find_pause_of(event)
         assert found is not None

@@ -14,19 +14,18 @@ from tests.integration.storage_harness import LEASE, StorageHarness, answered
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.claim import START, ClaimedRetry
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.lane import merchant_of
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.suspension import PostgresSuspensions
-
-pytestmark = pytest.mark.also_with_two_endpoints
 
 AFTER = timedelta(hours=2)
 INTERVAL = timedelta(hours=1)
 ATTEMPTS = (
     "INSERT INTO webhook.attempt_log "
     "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
-    "SELECT CASE WHEN $2 THEN gen_random_uuid() ELSE $5 END, $1, n, 'manual', "
+    "SELECT CASE WHEN $2 THEN gen_random_uuid() ELSE $5 END, webhook.lane_of($1, 1::smallint), n, 'manual', "
     "clock_timestamp() - n * interval '1 second', 5, $4 FROM generate_series(1, $3::integer) AS n"
 )
 
@@ -54,7 +53,8 @@ async def fail(
     await storage.db.execute(
         "UPDATE webhook.lane SET failing_since = clock_timestamp() - $2::interval, failures_in_a_row = 20, "
         "last_success_at = clock_timestamp() - $2::interval - interval '1 day', "
-        "last_failure_at = clock_timestamp() - $3::interval WHERE merchant_id = $1",
+        "last_failure_at = clock_timestamp() - $3::interval "
+        "WHERE merchant_id = webhook.lane_of($1, 1::smallint)",
         merchant, since, last,
     )  # fmt: skip
     await storage.db.execute(ATTEMPTS, merchant, attempts_each_one, events, outcome, uuid4())
@@ -157,12 +157,16 @@ async def test_who_is_paused_or_has_no_endpoint_is_not(storage: StorageHarness, 
     assert await suspend(storage) == []
 
 
+@pytest.mark.also_with_two_endpoints
 async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: StorageHarness) -> None:
     await fail(storage, "$platform")
     await fail(storage)
     (suspended,) = await (await suspending(storage)).suspend(AFTER, INTERVAL, 100)
-    assert (suspended.lane, suspended.is_reported) == ("m", True)
-    told = await storage.db.fetchrow("SELECT merchant_id, type, object FROM webhook.outbox")
+    assert (merchant_of(suspended.lane), suspended.is_reported) == ("m", True)
+    told = await storage.db.fetchrow(
+        "SELECT webhook.merchant_of(merchant_id) AS merchant_id, type, object::jsonb - 'endpointId' AS object "
+        "FROM webhook.outbox"
+    )
     assert told is not None
     lane = await storage.lane("m")
     assert (told["merchant_id"], told["type"]) == ("$platform", "endpoint.suspended")
