@@ -14,6 +14,7 @@ from yarl import URL
 from tests.acceptance.api_document import undocumented
 from tests.acceptance.api_process import ANYWHERE, ROOT
 from tests.acceptance.installation import Installation
+from tests.acceptance.lanes_names import names_lane
 from tests.acceptance.processes import Daemon
 from tests.waiting import until_found
 from webhook_dispatcher.api.operations.commands import CommandIds
@@ -80,6 +81,7 @@ class Merchant:
         url = URL(self.base + path, encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
             reply = Reply(response.status, dict(response.headers), await response.read())
+        assert not names_lane(reply.body), reply
         assert (wrong := undocumented(method, path, reply.status, reply.headers, reply.body)) is None, wrong
         return reply
 

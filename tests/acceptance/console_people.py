@@ -13,6 +13,7 @@ from yarl import URL
 
 from tests.acceptance.api_process import ROOT
 from tests.acceptance.installation import Installation
+from tests.acceptance.lanes_names import names_lane
 from tests.acceptance.processes import Daemon
 from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.domain.password import SALT_BYTES, PasswordParameters, Verifier, prove
@@ -72,6 +73,7 @@ class Client:
             method, url, data=form, headers=headers, allow_redirects=False
         ) as response:
             page = Page(response.status, dict(response.headers), await response.read())
+        assert not names_lane(page.body + page.headers.get("Location", "").encode()), page.text
         if (found := _TOKEN.search(page.body.decode("utf-8", "replace"))) is not None:
             self.token = found[1]
         return page

@@ -18,6 +18,7 @@ from uuid import UUID
 import asyncpg
 
 from tests.acceptance import forked
+from tests.acceptance.lanes_names import names_lane
 from tests.acceptance.processes import RUN, Daemon, environment
 from tests.servers.database import Database
 from tests.spent import spending
@@ -142,12 +143,14 @@ class Installation:
         """Run one command with this file as its standard input."""
         admin = self.database.settings("webhook_admin")
         with spending("running commands"):
-            return forked.run(
+            done = forked.run(
                 ["webhook_dispatcher", *arguments],
                 environment(self.settings(**(admin | changed))),
                 self.folder,
                 terminal,
             )
+        assert not names_lane(done.stdout + done.stderr), done
+        return done
 
     async def configure(self, *merchants: str, url: str | None = None) -> None:
         """Give merchants an endpoint at the receiver, or at a URL, and the receiver their secrets."""

@@ -26,7 +26,6 @@ LOOKED_AT = {
         "keys.sample_sealed_secrets",
         "upkeep.read_unknown_keys",
     },
-    "it shows all of whoever asks": {"api_endpoints.list_own_endpoints"},
     "it asks for rights alone": {"api_endpoints.may_read_secrets"},
     "the merchant's own lane is asked too": {"administration.is_known_merchant"},
 }
