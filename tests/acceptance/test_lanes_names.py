@@ -1,4 +1,4 @@
-"""Whoever reads of a merchant with several endpoints is told its id and their numbers, never a lane's name."""
+"""Whoever reads of a merchant with several endpoints is told its id and their numbers, no lane's name."""
 
 import asyncio
 import shlex
@@ -12,7 +12,6 @@ from tests.acceptance.test_several_endpoints import add
 from webhook_dispatcher.console.calls import Route
 from webhook_dispatcher.local.behaviour import Behaviour
 
-ATTEMPTED = "SELECT count(*) = 2 FROM webhook.attempts WHERE event_id = ANY($1)"
 COPIES = "SELECT event_id FROM webhook.deliveries WHERE merchant_id = 'm' ORDER BY seq"
 READ = """
 status
@@ -35,12 +34,15 @@ CHANGED = """
 pause m
 resume m
 test-event m
-retry {event}
-retry {copy}
-retry-failed m
+deliveries retry {event}
+deliveries retry {copy}
+deliveries retry-failed --merchant m
+recover m --since 1h --yes
+skip m --before 1h --yes
 endpoint rekey
-endpoint rotate-secret m --endpoint 2
-endpoint remove m --endpoint 1
+endpoint history m
+endpoint rotate-secret m --endpoint 2 --yes
+endpoint remove m --endpoint 1 --yes
 """
 
 
