@@ -23,9 +23,12 @@ from webhook_dispatcher.domain.event import (
     is_own_type,
     render_instant,
 )
+from webhook_dispatcher.domain.lane import merchant_of
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
+MAX_ENDPOINT = 999
+"""An endpoint's number is no higher (merchant_id_is_a_lane)."""
 RECOVERED_BY_DEFAULT = (State.FAILED, State.PENDING_RETRY, State.DELIVERED)
 RECOVERABLE = (*map(str, RECOVERED_BY_DEFAULT), str(FailedReason.SKIPPED))
 """What `recover` may be asked for: states, and those skipped, which `failed` does not include."""
@@ -216,15 +219,16 @@ class HandledCommand:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Attempt one delivery now."""
+    """Attempt a delivery now: one, or all of an event, or that of an endpoint."""
 
     event_id: UUID
     force: bool
+    endpoint: int | None = None
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        return cls(_event_id(row), _flag(row, "force"))
+        return cls(_event_id(row), _flag(row, "force"), _endpoint(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,7 @@ class RetryFailed:
     since: datetime
     until: datetime
     limit: int
+    endpoint: int | None = None
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
@@ -245,7 +250,7 @@ class RetryFailed:
         limit = _count(row, "limit", MAX_RETRIED)
         # Deliveries that fail again after the command was given are left out, or it would never end.
         until = min(_instant(row, "until") or row.created_at, row.created_at)
-        return cls(row.merchant_id, since or LONG_AGO, until, limit)
+        return cls(row.merchant_id, since or LONG_AGO, until, limit, _endpoint_of_merchant(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +361,7 @@ class TestEvent:
     __test__ = False
     merchant_id: str
     type: str = TEST_EVENT_TYPE
+    endpoint: int | None = None
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
@@ -363,7 +369,7 @@ class TestEvent:
         chosen = _argument(row, "type", TEST_EVENT_TYPE)
         if chosen not in TESTED_TYPES and not is_own_type(chosen):
             malformed_type()
-        return cls(_merchant_id(row), chosen)
+        return cls(_merchant_id(row), chosen, _endpoint(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,42 +378,45 @@ class SetUrl:
 
     merchant_id: str
     url: str
+    endpoint: int = 1
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
         url = _text(row, "url")
-        return cls(_merchant_id(row), url)
+        return cls(_merchant_id(row), url, _endpoint(row) or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Pause or resume a merchant, or everything."""
+    """Pause or resume an endpoint, a merchant, or everything."""
 
     merchant_id: str | None
     is_paused: bool
+    endpoint: int | None = None
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
-        """Read a row of `pause`."""
-        return cls(row.merchant_id, is_paused=True)
+        """Read a row of `pause`; CommandRejected when it is malformed."""
+        return cls(row.merchant_id, True, _endpoint_of_merchant(row))
 
     @classmethod
     def from_resume_row(cls, row: CommandRow) -> Self:
-        """Read a row of `resume`."""
-        return cls(row.merchant_id, is_paused=False)
+        """Read a row of `resume`; CommandRejected when it is malformed."""
+        return cls(row.merchant_id, False, _endpoint_of_merchant(row))
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Give up a delivery that is owed."""
+    """Give up a delivery that is owed: one, or all of an event, or that of an endpoint."""
 
     event_id: UUID
+    endpoint: int | None = None
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        return cls(_event_id(row))
+        return cls(_event_id(row), _endpoint(row))
 
 
 ShortCommand = Retry | SetUrl | Pause | Cancel
@@ -471,7 +480,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RETRY: CommandSpec(
             Retry.from_row,
             "`event_id`",
-            "`args.force`",
+            "`args.force`, `args.endpoint`",
             "`failed`: one attempt now (one that was never attempted goes back to its place in the order "
             "for it); if it fails, `failed` again. `pending_retry`: one attempt now, beside its schedule, "
             "whose next one stays due when it was. "
@@ -487,7 +496,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RETRY_FAILED: CommandSpec(
             RetryFailed.from_row,
             "`merchant_id` or `args.since`",
-            "`args.until`, `args.limit`",
+            "`args.until`, `args.limit`, `args.endpoint`",
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
             "and skipped ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < "
             "`args.until` (by default, and at the latest, the time of the command); at most `args.limit`. "
@@ -549,7 +558,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.TEST_EVENT: CommandSpec(
             TestEvent.from_row,
             "`merchant_id`",
-            "`args.type`",
+            "`args.type`, `args.endpoint` (else the first)",
             "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
             "retried; also to a merchant that is paused by itself. `args.type`: the merchant is sent a "
             "sample of this type instead, with the charge `ch_test_failed` for `charge.failed` and so on",
@@ -564,13 +573,13 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.SET_URL: CommandSpec(
             SetUrl.from_row,
             "`merchant_id`, `args.url`",
-            "",
+            "`args.endpoint` (else number 1)",
             "changes the URL of a configured endpoint",
         ),
         CommandName.PAUSE: CommandSpec(
             Pause.from_row,
             "",
-            "`merchant_id`, else everything",
+            "`merchant_id`, else everything; `args.endpoint`, else all of the merchant",
             "nothing is sent while paused; events are kept, in order, and due retries wait",
             cli=CommandLine(
                 ("pause",),
@@ -581,7 +590,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RESUME: CommandSpec(
             Pause.from_resume_row,
             "",
-            "`merchant_id`, else everything",
+            "`merchant_id`, else everything; `args.endpoint`, else all of the merchant",
             "ends a pause, and a merchant's suspension; that of everything and that of one merchant are "
             "switches of their own",
             cli=CommandLine(
@@ -591,7 +600,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.CANCEL: CommandSpec(
             Cancel.from_row,
             "`event_id`",
-            "",
+            "`args.endpoint`",
             "`pending` or `pending_retry` becomes `failed` with the reason `cancelled`",
             "`in_flight`: true if an attempt is, or may be, under way; it ends and counts, and a 2xx makes "
             "the delivery `delivered` all the same",
@@ -608,6 +617,11 @@ def parse_command(row: CommandRow) -> Command:
         malformed_progress()
     if (spec := COMMANDS.get(row.name)) is None:
         _malformed(f"unknown command; known are {', '.join(COMMANDS)}")
+    if row.merchant_id is not None and merchant_of(row.merchant_id) != row.merchant_id:
+        _malformed("merchant_id holds a control character")
+    if _argument(row, "endpoint") is not None and "args.endpoint" not in spec.takes:
+        # What it would do to the other endpoints, nobody has asked for.
+        _malformed(f"{row.name} takes no args.endpoint")
     return spec.from_row(row)
 
 
@@ -687,6 +701,18 @@ def _event_id(row: CommandRow) -> UUID:
     if row.event_id is None:
         _malformed(f"{row.name} needs event_id")
     return row.event_id
+
+
+def _endpoint(row: CommandRow) -> int | None:
+    """Read the number of one of the merchant's endpoints; None: all of them, or the first."""
+    return None if _argument(row, "endpoint") is None else _count(row, "endpoint", MAX_ENDPOINT)
+
+
+def _endpoint_of_merchant(row: CommandRow) -> int | None:
+    endpoint = _endpoint(row)
+    if endpoint is not None and row.merchant_id is None:
+        _malformed("args.endpoint needs merchant_id")
+    return endpoint
 
 
 def _merchant_id(row: CommandRow) -> str:

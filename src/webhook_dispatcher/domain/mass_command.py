@@ -38,18 +38,19 @@ class Preview:
 class Matches:
     """What a look through outbox or log has found; the sequences have an entry for each delivery, by seq.
 
-    kinds: their states, or `skipped`. finished_ats: of those in the log.
+    kinds: their states, or `skipped`. merchants, finished_ats: of those in the log. lanes: of what is owed.
     looked: how many rows were looked at. reached: the seq of the last; the next look begins behind it.
     is_over: there are no more. is_unreadable: of the last, nobody can tell of which charge it is.
     """
 
     seqs: Sequence[int]
-    merchants: Sequence[str]
     looked: int
     reached: int
     is_over: bool
     kinds: Sequence[str] = ()
+    merchants: Sequence[str] = ()
     finished_ats: Sequence[datetime] = ()
+    lanes: Sequence[str] = ()
     is_unreadable: bool = False
 
 

@@ -178,10 +178,15 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundDelivery:
-    """The latest delivery of an event, its lane locked."""
+    """A delivery of an event; where it is owed, its lane is locked.
+
+    endpoint: its number; None: not routed yet. lane: where it is owed, or would be owed again.
+    """
 
     seq: int
     merchant_id: str
+    endpoint: int | None
+    lane: str
     type: str
     state: State
     is_owed: bool
@@ -286,10 +291,6 @@ class CommandTransaction(MassTransaction, Protocol):
         """
         ...
 
-    async def find_delivery(self, event_id: UUID) -> FoundDelivery:
-        """Find an event's latest delivery and lock its lane; CommandRejected when there is none."""
-        ...
-
     async def run_now(self, delivery: FoundDelivery) -> bool:
         """Make a waiting retry due now; False when it is in flight, or no longer owed."""
         ...
@@ -305,8 +306,11 @@ class CommandTransaction(MassTransaction, Protocol):
         """
         ...
 
-    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
-        """Find the latest deliveries of events, and lock the lanes of those that are owed."""
+    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, tuple[FoundDelivery, ...]]:
+        """Find all deliveries of events, or what has the id of one delivery; lock the lanes of those owed.
+
+        Of an event that no delivery is known of there is no entry; the others' are in order of seq.
+        """
         ...
 
     async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
@@ -317,8 +321,8 @@ class CommandTransaction(MassTransaction, Protocol):
         """Mark commands as done or rejected."""
         ...
 
-    async def require_endpoint(self, merchant_id: str) -> None:
-        """Raise CommandRejected when a merchant has no endpoint."""
+    async def require_endpoint(self, merchant_id: str, number: int | None = None) -> str:
+        """Return the lane of that endpoint, or of the first; CommandRejected when there is none."""
         ...
 
     async def is_everything_paused(self) -> bool:
@@ -329,15 +333,15 @@ class CommandTransaction(MassTransaction, Protocol):
         """Return the object of a test of one's own type; None where there is no such type."""
         ...
 
-    async def read_suspension(self, merchant_id: str) -> datetime | None:
-        """Tell since when a merchant is suspended; None where it is not."""
+    async def read_suspension(self, merchant_id: str, number: int) -> datetime | None:
+        """Tell since when an endpoint is suspended; None where it is not."""
         ...
 
-    async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
-        """Pause or resume a merchant, or everything; resuming a merchant lifts its suspension."""
+    async def pause(self, merchant_id: str | None, is_paused: bool, number: int | None = None) -> None:
+        """Pause or resume an endpoint, a merchant, or everything; resuming the former two lifts suspensions."""
         ...
 
-    async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
+    async def set_url(self, lane: str, url: str, command_id: int) -> None:
         """Change an endpoint's URL for a command, whose person the audit names."""
         ...
 

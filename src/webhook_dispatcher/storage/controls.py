@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -109,30 +109,35 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         running_until: datetime = row["running_until"]
         return running_until
 
-    async def find_delivery(self, event_id: UUID) -> FoundDelivery:
-        if (row := await self._row("find_delivery", event_id)) is not None:
-            # It may have changed before its lane was locked.
-            await self._do("lock_lane", row["merchant_id"])
-            row = await self._row("find_delivery", event_id)
-        if row is None:
-            raise CommandRejected(Code.NOT_FOUND, "no delivery of this event is known")
-        return _found(row)
-
-    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
+    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, tuple[FoundDelivery, ...]]:
         locked: set[str] = set()
+        routed: set[UUID] = set()
+        ids = {event_id: {event_id} for event_id in event_ids}
         while True:
-            locked |= {row["merchant_id"] for row in await self._rows("lock_lanes_of", list(event_ids))}
-            rows = await self._rows("find_deliveries", list(event_ids))
+            wanted = list(set().union(*ids.values()))
+            locked |= {row["lane"] for row in await self._rows("lock_lanes_of", wanted)}
+            rows = {row["delivery_id"]: row for row in await self._rows("find_deliveries", wanted)}
+            # Of what was routed the first delivery has the event's id.
+            others = {id_ for id_ in ids.keys() & rows.keys() if rows[id_]["copy_of"] == id_} - routed
+            if others:
+                for row in await self._rows("name_deliveries", list(others)):
+                    ids[row["event_id"]].update(row["delivery_ids"])
+                routed |= others
             # An event may have come in since lanes were locked.
-            if all(row["merchant_id"] in locked for row in rows if row["is_owed"]):
-                return {row["event_id"]: _found(row) for row in rows}
+            elif all(row["lane"] in locked for row in rows.values() if row["is_owed"]):
+                break
+        found = {
+            event_id: sorted((_found(rows[id_]) for id_ in known & rows.keys()), key=attrgetter("seq"))
+            for event_id, known in ids.items()
+        }
+        return {event_id: tuple(deliveries) for event_id, deliveries in found.items() if deliveries}
 
     async def run_now(self, delivery: FoundDelivery) -> bool:
         return await self._row("run_retry_now", delivery.seq) is not None
 
     async def reopen(self, delivery: FoundDelivery) -> Reopened:
         place = delivery.seq, delivery.finished_at, delivery.merchant_id
-        reopened = await self._row("reopen_delivery", *place)
+        reopened = await self._row("reopen_delivery", *place, delivery.lane)
         if reopened is not None:
             return Reopened.IN_ORDER if reopened["is_in_order"] else Reopened.DUE_NOW
         logged = await self._row("is_object_lost", *place)
@@ -147,10 +152,10 @@ class PostgresCommandTransaction(PostgresMassTransaction):
 
     async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
         rows = await self._rows("cancel_deliveries", [delivery.seq for delivery in deliveries])
-        merchants = sorted({delivery.merchant_id for delivery in deliveries})
-        await self._do("recall_lanes", merchants)
-        # Of what was in flight, a merchant's slot for retries is free now.
-        await self.wake_lanes(dict.fromkeys(merchants))
+        lanes = sorted({delivery.lane for delivery in deliveries})
+        await self._do("recall_lanes", lanes)
+        # Of what was in flight, a lane's slot for retries is free now.
+        await self.wake_lanes(dict.fromkeys(lanes))
         return frozenset(row["seq"] for row in rows)
 
     async def finish_all(self, handled: Sequence[HandledCommand]) -> None:
@@ -164,9 +169,13 @@ class PostgresCommandTransaction(PostgresMassTransaction):
             [rejection and rejection.message for rejection in rejections],
         )
 
-    async def require_endpoint(self, merchant_id: str) -> None:
-        if await self._row("find_configured", merchant_id) is None:
-            raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
+    async def require_endpoint(self, merchant_id: str, number: int | None = None) -> str:
+        row = await self._row("find_configured", merchant_id, number)
+        if row is None:
+            which = "endpoint" if number is None else f"endpoint {number}"
+            raise CommandRejected(Code.NOT_CONFIGURED, f"the merchant has no {which}")
+        lane: str = row["lane"]
+        return lane
 
     async def is_everything_paused(self) -> bool:
         row = await self._row("is_everything_paused")
@@ -176,22 +185,22 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         row = await self._row("read_sample", event_type)
         return None if row is None else row["sample"].encode()
 
-    async def read_suspension(self, merchant_id: str) -> datetime | None:
-        row = await self._row("read_suspension", merchant_id)
+    async def read_suspension(self, merchant_id: str, number: int) -> datetime | None:
+        row = await self._row("read_suspension", merchant_id, number)
         return None if row is None else row["suspended_at"]
 
-    async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
+    async def pause(self, merchant_id: str | None, is_paused: bool, number: int | None = None) -> None:
         if merchant_id is None:
             await self._do("pause_everything", is_paused)
         else:
-            await self._do("pause_lane", merchant_id, is_paused)
+            await self._do("pause_lane", merchant_id, is_paused, number)
 
-    async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
-        await self._do("set_url", merchant_id, url, command_id)
+    async def set_url(self, lane: str, url: str, command_id: int) -> None:
+        await self._do("set_url", lane, url, command_id)
 
     async def count_failed(self, command: RetryFailed) -> int:
         row = await self._row(
-            "count_failed", command.merchant_id, command.since, command.until, command.limit
+            "count_failed", command.merchant_id, command.since, command.until, command.limit, command.endpoint
         )
         assert row is not None
         return int(row["matched"])
@@ -199,14 +208,15 @@ class PostgresCommandTransaction(PostgresMassTransaction):
     async def reopen_failed(
         self, command: RetryFailed, after: tuple[datetime, int], limit: int
     ) -> ReopenedChunk | None:
-        rows = await self._rows("reopen_failed", command.merchant_id, *after, command.until, limit)
+        behind = command.until, limit, command.endpoint
+        rows = await self._rows("reopen_failed", command.merchant_id, *after, *behind)
         if not rows:
             return None
         reopened = [row for row in rows if row["is_reopened"]]
-        heads: dict[str, int | None] = {row["merchant_id"]: None for row in reopened}
+        heads: dict[str, int | None] = {row["lane"]: None for row in reopened}
         for row in sorted(reopened, key=itemgetter("seq"), reverse=True):
             if row["is_in_order"]:
-                heads[row["merchant_id"]] = row["seq"]
+                heads[row["lane"]] = row["seq"]
         reached = (rows[-1]["finished_at"], rows[-1]["seq"])
         seqs = tuple(row["seq"] for row in reopened)
         return ReopenedChunk(len(rows), len(reopened), heads, reached, seqs)
@@ -217,7 +227,8 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         return int(row["waiting"])
 
     async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
-        row = await self._row("find_next_failed", command.merchant_id, *after, command.until)
+        behind = command.until, command.endpoint
+        row = await self._row("find_next_failed", command.merchant_id, *after, *behind)
         return None if row is None else ReopenedChunk(1, 0, {}, (row["finished_at"], row["seq"]))
 
     async def log_test_event(self, test: TestLog) -> None:
@@ -225,7 +236,7 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         await self._do(
             "log_test_event",
             test.event.id,
-            test.event.merchant_id,
+            test.event.lane,
             test.event.created_at,
             test.event.object.decode(),
             test.state,
@@ -265,6 +276,8 @@ def _found(row: asyncpg.Record) -> FoundDelivery:
     return FoundDelivery(
         seq=row["seq"],
         merchant_id=row["merchant_id"],
+        endpoint=row["endpoint"],
+        lane=row["lane"],
         type=row["type"],
         state=_state(row["state"]),
         is_owed=row["is_owed"],

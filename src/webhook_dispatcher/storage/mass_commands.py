@@ -42,7 +42,7 @@ class PostgresMassTransaction:
 
     async def run_all_now(self, found: Matches) -> MadeDue:
         rows = await self._ask("run_waiting_now", found.seqs)
-        return MadeDue(tuple(row["seq"] for row in rows), {row["merchant_id"]: None for row in rows})
+        return MadeDue(tuple(row["seq"] for row in rows), {row["lane"]: None for row in rows})
 
     async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
         period = *days(command.since, command.until), command.since, command.until
@@ -51,10 +51,10 @@ class PostgresMassTransaction:
 
     async def reopen_all(self, found: Matches) -> MadeDue:
         rows = await self._ask("reopen_finished", found.seqs, found.finished_ats, found.merchants)
-        heads: dict[str, int | None] = {row["merchant_id"]: None for row in rows}
+        heads: dict[str, int | None] = {row["lane"]: None for row in rows}
         for row in reversed(rows):
             if row["is_in_order"]:
-                heads[row["merchant_id"]] = row["seq"]
+                heads[row["lane"]] = row["seq"]
         return MadeDue(tuple(row["seq"] for row in rows), heads)
 
     async def find_skippable(self, command: Skip, after: int, limit: int) -> Matches:
@@ -62,10 +62,10 @@ class PostgresMassTransaction:
         return await self._look("find_skippable", before, command.charge, (), limit)
 
     async def skip(self, found: Matches) -> Mapping[str, int]:
-        merchants = sorted(set(found.merchants))
+        lanes = sorted(set(found.lanes))
         # One that has no lane yet could be leased before this is committed, and nothing would recall it.
-        await self._ask("create_lanes", merchants)
-        await self._ask("lock_and_recall_lanes", merchants)
+        await self._ask("create_lanes", lanes)
+        await self._ask("lock_and_recall_lanes", lanes)
         rows = await self._ask("skip_deliveries", found.seqs)
         return {row["type"]: row["deliveries"] for row in rows}
 
@@ -109,7 +109,7 @@ class PostgresMassTransaction:
                     rows //= 2
                     continue
                 [row] = await self._ask(name, *before, None, *behind, 1, 1)
-                return Matches((), (), looked=1, reached=row["reached"], is_over=False, is_unreadable=True)
+                return Matches((), looked=1, reached=row["reached"], is_over=False, is_unreadable=True)
 
     async def _ask(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
         with translated():

@@ -40,6 +40,7 @@ from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     Controls,
+    FoundDelivery,
     Reopened,
     UrlGuard,
 )
@@ -198,15 +199,15 @@ class Controller:
             case Cancel():
                 return await self._cancel(transaction, command_id, command)
             case SetUrl():
-                await transaction.require_endpoint(command.merchant_id)
+                lane = await transaction.require_endpoint(command.merchant_id, command.endpoint)
                 if (fault := self._url_guard.find_fault(command.url)) is not None:
                     raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
-                await transaction.set_url(command.merchant_id, command.url, command_id)
+                await transaction.set_url(lane, command.url, command_id)
                 return {}
             case Pause():
                 if command.merchant_id is not None:
-                    await transaction.require_endpoint(command.merchant_id)
-                await transaction.pause(command.merchant_id, command.is_paused)
+                    await transaction.require_endpoint(command.merchant_id, command.endpoint)
+                await transaction.pause(command.merchant_id, command.is_paused, command.endpoint)
                 await transaction.reject_overtaken([command_id])
                 return {}
             case _:
@@ -215,7 +216,7 @@ class Controller:
     async def _cancel(
         self, transaction: CommandTransaction, command_id: int, command: Cancel
     ) -> Mapping[str, Any]:
-        cancelled = await mass_cancel.cancel(transaction, {command_id: command.event_id})
+        cancelled = await mass_cancel.cancel(transaction, {command_id: command.event_id}, command.endpoint)
         [handled] = cancelled.handled
         if handled.rejection is not None:
             raise handled.rejection
@@ -234,12 +235,36 @@ class Controller:
 
 
 async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, Any]:
-    delivery = await transaction.find_delivery(command.event_id)
+    """Retry those of an event's deliveries that can be; where none can, it is rejected as the first."""
+    found = await transaction.find_deliveries([command.event_id])
+    deliveries = mass_cancel.of_endpoint(found.get(command.event_id, ()), command.endpoint)
+    if not deliveries:
+        raise CommandRejected(Code.NOT_FOUND, "no delivery of this event is known")
+    heads: dict[str, int | None] = {}
+    are_in_flight: list[bool] = []
+    rejections: list[CommandRejected] = []
+    for delivery in deliveries:
+        try:
+            are_in_flight.append(await _retry_one(transaction, delivery, command.force, heads))
+        except CommandRejected as rejection:
+            rejections.append(rejection)
+    if not are_in_flight:
+        raise rejections[0]
+    if heads:
+        await transaction.wake_lanes(heads)
+    return {"in_flight": any(are_in_flight)}
+
+
+async def _retry_one(
+    transaction: CommandTransaction, delivery: FoundDelivery, force: bool, heads: dict[str, int | None]
+) -> bool:
+    """Have one delivery attempted, and its lane woken; True: an attempt is due or under way already."""
     if delivery.is_in_flight:
-        return {"in_flight": True}
+        return True
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
-    if (since := await transaction.read_suspension(delivery.merchant_id)) is not None:
+    number = delivery.endpoint or 1
+    if (since := await transaction.read_suspension(delivery.merchant_id, number)) is not None:
         raise CommandRejected(
             Code.WRONG_STATE,
             f"the merchant is suspended since {render_instant(since)}; resume it, or try it by test_event",
@@ -247,14 +272,14 @@ async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, A
     head: int | None = None
     if delivery.is_owed:
         if not await transaction.run_now(delivery):
-            return {"in_flight": True}
-    elif delivery.state is State.DELIVERED and not command.force:
+            return True
+    elif delivery.state is State.DELIVERED and not force:
         raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
     else:
-        await transaction.require_endpoint(delivery.merchant_id)
+        await transaction.require_endpoint(delivery.merchant_id, number)
         reopened = await transaction.reopen(delivery)
         if reopened is Reopened.ID_IS_OWED:
             raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
         head = delivery.seq if reopened is Reopened.IN_ORDER else None
-    await transaction.wake_lanes({delivery.merchant_id: head})
-    return {"in_flight": False}
+    heads[delivery.lane] = head
+    return False

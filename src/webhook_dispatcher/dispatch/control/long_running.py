@@ -123,7 +123,7 @@ class LongRunningCommands:
     async def _begin_sample_event(
         self, transaction: CommandTransaction, row: CommandRow, command: TestEvent
     ) -> SampleEvent:
-        await transaction.require_endpoint(command.merchant_id)
+        lane = await transaction.require_endpoint(command.merchant_id, command.endpoint)
         # A merchant that is paused by itself is tried so before it is resumed.
         if await transaction.is_everything_paused():
             raise CommandRejected(Code.WRONG_STATE, "everything is paused: resume it first")
@@ -137,9 +137,7 @@ class LongRunningCommands:
         else:
             progress = SampleProgress(uuid4(), self._database_clock.now())
         running = await self._mark_running(transaction, row, progress.as_result())
-        return SampleEvent(
-            command.merchant_id, sample, progress, running, self._claims, self._attempter, self._metrics
-        )
+        return SampleEvent(lane, sample, progress, running, self._claims, self._attempter, self._metrics)
 
     async def _mark_running(
         self, transaction: CommandTransaction, row: CommandRow, result: Mapping[str, Any]

@@ -4,8 +4,9 @@ Each is judged and written down as if it were alone. Where the database refuses 
 not to be had in time, nothing was changed, and each is taken up in a transaction of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from uuid import UUID
 
 import structlog
@@ -97,18 +98,28 @@ class MassCancel:
         )
 
 
-async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) -> Cancelled:
+async def cancel(
+    transaction: CommandTransaction, events: Mapping[int, UUID], endpoint: int | None = None
+) -> Cancelled:
     """Cancel events, each named by the command that asks for it; the first of two commands has it."""
-    found = await transaction.find_deliveries(list(dict.fromkeys(events.values())))
-    owed = [delivery for delivery in found.values() if _is_cancellable(delivery)]
+    known = await transaction.find_deliveries(list(dict.fromkeys(events.values())))
+    found = {event_id: of_endpoint(deliveries, endpoint) for event_id, deliveries in known.items()}
+    owed = list(
+        {delivery.seq: delivery for delivery in chain(*found.values()) if _is_cancellable(delivery)}.values()
+    )
     ended = await transaction.cancel(owed) if owed else frozenset()
     await transaction.reject_overtaken(list(events))
-    cancelled: set[UUID] = set()
+    cancelled: set[int] = set()
     handled = []
     for command_id, event_id in sorted(events.items()):
-        handled.append(_judge(command_id, found.get(event_id), ended, event_id in cancelled))
-        cancelled.add(event_id)
+        handled.append(_judge(command_id, found.get(event_id, ()), ended - cancelled))
+        cancelled |= {delivery.seq for delivery in found.get(event_id, ())}
     return Cancelled(tuple(handled), tuple(delivery.type for delivery in owed if delivery.seq in ended))
+
+
+def of_endpoint(deliveries: Sequence[FoundDelivery], endpoint: int | None) -> Sequence[FoundDelivery]:
+    """Return those of one endpoint, by its number; None: all."""
+    return [delivery for delivery in deliveries if endpoint in (None, delivery.endpoint)]
 
 
 def count_ended(cancelled: Cancelled, metrics: Metrics) -> None:
@@ -121,17 +132,18 @@ def _is_cancellable(delivery: FoundDelivery) -> bool:
     return delivery.is_owed and delivery.state is not State.DELIVERED
 
 
-def _judge(
-    command_id: int, delivery: FoundDelivery | None, ended: frozenset[int], is_duplicate: bool
-) -> HandledCommand:
-    """Say what became of one cancel."""
-    if delivery is None:
+def _judge(command_id: int, deliveries: Sequence[FoundDelivery], ended: Set[int]) -> HandledCommand:
+    """Say what became of one cancel: done where any delivery was ended, else what is wrong with the first."""
+    if not deliveries:
         return _rejected(command_id, Code.NOT_FOUND, "no delivery of this event is known")
-    if not _is_cancellable(delivery):
-        return _rejected(command_id, Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-    if is_duplicate or delivery.seq not in ended:
-        return _rejected(command_id, Code.WRONG_STATE, "the delivery is no longer owed")
-    return HandledCommand(command_id, {"in_flight": delivery.is_in_flight})
+    done = [delivery for delivery in deliveries if delivery.seq in ended]
+    if done:
+        return HandledCommand(command_id, {"in_flight": any(delivery.is_in_flight for delivery in done)})
+    if not _is_cancellable(deliveries[0]):
+        return _rejected(
+            command_id, Code.WRONG_STATE, f"the delivery is {deliveries[0].state}, nothing is owed"
+        )
+    return _rejected(command_id, Code.WRONG_STATE, "the delivery is no longer owed")
 
 
 def _rejected(command_id: int, code: Code, message: str) -> HandledCommand:

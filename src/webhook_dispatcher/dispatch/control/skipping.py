@@ -91,6 +91,6 @@ class Skipping:
             skipped = await transaction.skip(found)
         for event_type, count in skipped.items():
             self._metrics.deliveries_by[State.FAILED, FailedReason.SKIPPED, event_type].inc(count)
-        # Where one was in flight, one of the merchant's slots for retries is free now.
-        heads: dict[str, int | None] = dict.fromkeys(found.merchants)
+        # Where one was in flight, one of the lane's slots for retries is free now.
+        heads: dict[str, int | None] = dict.fromkeys(found.lanes)
         return Chunk(replace(after, skipped=after.skipped + sum(skipped.values())), heads)

@@ -308,27 +308,17 @@ RETURNING control.running_until;
 -- none: always
 DELETE FROM webhook.control WHERE control.handled_at < clock_timestamp() - $1::interval;
 
--- name: lock_lane
--- Lock one lane, so that nobody claims from it or records into it until this transaction ends.
--- $1 merchant_id text
--- row: is_leased boolean, paused boolean
--- none: there is no such lane
-SELECT lane.lease_until > clock_timestamp() AS is_leased, lane.paused
-FROM webhook.lane
-WHERE lane.merchant_id = $1
-FOR NO KEY UPDATE;
-
 -- name: lock_lanes_of
--- Lock the lanes of the merchants who are owed these events.
--- $1 event_ids uuid[]
--- row: merchant_id text, has_lane boolean
+-- Lock the lanes in which these deliveries are owed.
+-- $1 delivery_ids uuid[]
+-- row: lane text, has_lane boolean
 -- order: none
 -- none: none of them is owed
 WITH owing AS MATERIALIZED (
     SELECT DISTINCT owed.merchant_id
-    FROM unnest($1::uuid[]) AS asked (event_id)
+    FROM unnest($1::uuid[]) AS asked (delivery_id)
     CROSS JOIN LATERAL (
-        SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = asked.event_id LIMIT 1
+        SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = asked.delivery_id LIMIT 1
     ) AS owed
 ),
 locked AS MATERIALIZED (
@@ -339,7 +329,7 @@ locked AS MATERIALIZED (
     ) AS lane
 )
 -- IN is hashed; a join may compare each with each.
-SELECT owing.merchant_id, owing.merchant_id IN (SELECT locked.merchant_id FROM locked) AS has_lane
+SELECT owing.merchant_id AS lane, owing.merchant_id IN (SELECT locked.merchant_id FROM locked) AS has_lane
 FROM owing;
 
 -- name: recall_lanes
@@ -352,11 +342,22 @@ SET recalled = lane.recalled OR lane.lease_until > '-infinity'
 WHERE lane.merchant_id = ANY($1::text[]);
 
 -- name: pause_lane
--- Pause or resume one merchant. Resuming lifts a suspension, and what failed before it does not count any more; whoever
--- tries the merchant just now does not make the lane wait.
+-- Pause or resume a merchant: all its lanes, or that of one endpoint. Resuming lifts a suspension, and what failed before it
+-- does not count any more; whoever tries the merchant just now does not make the lane wait.
 -- $1 merchant_id text
 -- $2 paused boolean
+-- $3 endpoint smallint; null: all
 -- none: always
+WITH locked AS MATERIALIZED (
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE
+        lane.merchant_id >= $1::text COLLATE "C"
+        AND lane.merchant_id < ($1::text || ' ') COLLATE "C"
+        AND ($3::smallint IS NULL OR lane.merchant_id = webhook.lane_of($1, $3))
+    ORDER BY lane.merchant_id
+    FOR NO KEY UPDATE
+)
 UPDATE webhook.lane
 SET
     paused = $2,
@@ -366,7 +367,8 @@ SET
     retry_at = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.retry_at ELSE clock_timestamp() END,
     failing_since = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.failing_since END,
     failures_in_a_row = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.failures_in_a_row ELSE 0 END
-WHERE lane.merchant_id = $1;
+FROM locked
+WHERE lane.merchant_id = ANY(ARRAY[locked.merchant_id]);
 
 -- name: pause_everything
 -- Pause or resume all sending.
@@ -375,11 +377,19 @@ WHERE lane.merchant_id = $1;
 UPDATE webhook.state SET paused = $1 WHERE state.is_only;
 
 -- name: find_configured
--- Tell whether a merchant has an endpoint.
+-- Find the lane of one of a merchant's endpoints.
 -- $1 merchant_id text
--- row: merchant_id text
+-- $2 endpoint smallint; null: that with the lowest number
+-- row: lane text
 -- none: not configured
-SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = $1;
+SELECT endpoint.merchant_id AS lane
+FROM webhook.endpoint
+WHERE
+    endpoint.merchant_id >= $1::text COLLATE "C"
+    AND endpoint.merchant_id < ($1::text || ' ') COLLATE "C"
+    AND ($2::smallint IS NULL OR coalesce(webhook.endpoint_of(endpoint.merchant_id), 1) = $2)
+ORDER BY webhook.endpoint_of(endpoint.merchant_id) NULLS FIRST
+LIMIT 1;
 
 -- name: is_everything_paused
 -- Tell whether everything is paused.
@@ -396,10 +406,10 @@ SELECT event_type.sample::text AS sample FROM webhook.event_type WHERE event_typ
 
 -- name: set_url
 -- Change the URL of a configured endpoint; its triggers recall the lane, and name in the audit who asked for it.
--- $1 merchant_id text
+-- $1 lane text
 -- $2 url text
 -- $3 command_id bigint
--- row: merchant_id text
+-- row: lane text
 -- none: not configured
 WITH asked AS MATERIALIZED (
     SELECT set_config('webhook.person', control.requested_by, true) AS person
@@ -410,12 +420,12 @@ UPDATE webhook.endpoint
 SET url = $2, updated_at = clock_timestamp()
 FROM asked
 WHERE endpoint.merchant_id = $1
-RETURNING endpoint.merchant_id;
+RETURNING endpoint.merchant_id AS lane;
 
 -- name: log_test_event
--- Write down a test event and its one attempt.
+-- Write down a test event and its one attempt. That of a numbered endpoint is written as a delivery alone: no feed has it.
 -- $1 event_id uuid
--- $2 merchant_id text
+-- $2 lane text
 -- $3 created_at timestamptz
 -- $4 object json
 -- $5 state text
@@ -439,8 +449,11 @@ WITH attempted AS (
 )
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object,
-    state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
+    state, failed_reason, attempts, last_status, last_outcome, finished_at, xid, endpoint, copy_of
 )
 SELECT
-    nextval('webhook.outbox_seq_seq'), $1, $2, 'webhook.test', $3, $4, $5, $6, 1, $9, $10, $11, pg_current_xact_id()
+    nextval('webhook.outbox_seq_seq'), $1, webhook.merchant_of($2), 'webhook.test', $3, $4, $5, $6, 1, $9, $10, $11,
+    CASE WHEN webhook.endpoint_of($2) IS NULL THEN pg_current_xact_id() END,
+    webhook.endpoint_of($2),
+    CASE WHEN webhook.endpoint_of($2) IS NOT NULL THEN $1 END
 FROM attempted;

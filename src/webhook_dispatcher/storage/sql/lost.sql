@@ -19,7 +19,7 @@ noted AS (
     SELECT sent.event_id, sent.merchant_id, sent.seq, sent.sent_at, sent.is_delivered
     FROM sent
     WHERE
-        (SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = sent.event_id LIMIT 1)
+        (SELECT webhook.merchant_of(outbox.merchant_id) FROM webhook.outbox WHERE outbox.id = sent.event_id LIMIT 1)
         IS DISTINCT FROM sent.merchant_id
         AND (
             SELECT delivery_log.event_id

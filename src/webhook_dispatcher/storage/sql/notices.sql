@@ -4,19 +4,21 @@
 
 -- name: may_report
 -- Become the one who reports until this transaction ends: true if the platform has an endpoint, is owed few
--- enough notices, and nobody else is at it. That endpoint's row is the lock: roles that only read cannot take it.
+-- enough notices, and nobody else is at it. The row of its first endpoint is the lock: roles that only read cannot take it.
 -- $1 max_owed bigint
 -- row: may_report boolean
 -- order: one row
 SELECT
     CASE
-        WHEN NOT EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform') THEN false
+        WHEN NOT EXISTS (
+            SELECT FROM webhook.endpoint WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform '
+        ) THEN false
         WHEN (
             SELECT count(*)
             FROM (
                 SELECT
                 FROM webhook.outbox
-                WHERE outbox.merchant_id = '$platform' AND outbox.due_at IS NULL
+                WHERE outbox.merchant_id >= '$platform' AND outbox.merchant_id < '$platform ' AND outbox.due_at IS NULL
                 LIMIT $1
             ) AS pending
         ) + (
@@ -24,12 +26,19 @@ SELECT
             FROM (
                 SELECT
                 FROM webhook.outbox
-                WHERE outbox.merchant_id = '$platform' AND outbox.due_at IS NOT NULL
+                WHERE outbox.merchant_id >= '$platform' AND outbox.merchant_id < '$platform ' AND outbox.due_at IS NOT NULL
                 LIMIT $1
             ) AS waiting
         ) >= $1 THEN false
         ELSE EXISTS (
-            SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform' FOR NO KEY UPDATE SKIP LOCKED
+            SELECT
+            FROM webhook.endpoint
+            WHERE endpoint.merchant_id = (
+                SELECT min(first.merchant_id)
+                FROM webhook.endpoint AS first
+                WHERE first.merchant_id >= '$platform' AND first.merchant_id < '$platform '
+            )
+            FOR NO KEY UPDATE SKIP LOCKED
         )
     END AS may_report;
 
@@ -124,7 +133,7 @@ found AS MATERIALIZED (
         lane.failing_since <= (SELECT looked_at.now - $1::interval FROM looked_at)
         AND lane.last_failure_at > (SELECT looked_at.now - interval '1 minute' FROM looked_at)
         AND lane.reported_failing_since IS NULL
-        AND lane.merchant_id <> '$platform'
+        AND webhook.merchant_of(lane.merchant_id) <> '$platform'
         AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id)
         AND (
             SELECT count(DISTINCT latest.event_id) FILTER (WHERE latest.outcome NOT IN ('delivered', 'unsendable'))
@@ -172,7 +181,8 @@ written AS (
         '$platform',
         'endpoint.failing',
         json_build_object(
-            'merchantId', marked.merchant_id,
+            'merchantId', webhook.merchant_of(marked.merchant_id),
+            'endpointId', (SELECT endpoint.id FROM webhook.endpoint WHERE endpoint.merchant_id = marked.merchant_id),
             'failingSince', to_char(marked.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
             'lastSuccessAt', to_char(marked.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
             'failuresInARow', marked.failures_in_a_row
@@ -213,7 +223,8 @@ written AS (
         '$platform',
         'endpoint.recovered',
         json_build_object(
-            'merchantId', marked.merchant_id,
+            'merchantId', webhook.merchant_of(marked.merchant_id),
+            'endpointId', (SELECT endpoint.id FROM webhook.endpoint WHERE endpoint.merchant_id = marked.merchant_id),
             'failingSince', to_char(marked.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
             'recoveredAt', to_char(marked.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
         )

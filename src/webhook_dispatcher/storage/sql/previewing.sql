@@ -22,7 +22,8 @@ WITH matching AS MATERIALIZED (
     SELECT waiting.kind, waiting.merchant_id, waiting.is_last, endpoints.failing_since IS NOT NULL AS is_failing
     FROM (
         SELECT
-            'pending_retry' AS kind, owed.merchant_id,
+            'pending_retry' AS kind, webhook.merchant_of(owed.merchant_id) AS merchant_id,
+            coalesce(webhook.endpoint_of(owed.merchant_id), 1) AS endpoint,
             owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $7::bigint AS is_last
         FROM webhook.owed
         WHERE
@@ -31,13 +32,17 @@ WITH matching AS MATERIALIZED (
             AND owed.on_failure IS DISTINCT FROM 'delivered'
             AND 'pending_retry' = ANY($4::text[])
             AND owed.created_at < $3
-            AND ($1::text IS NULL AND owed.merchant_id <> '$platform' OR owed.merchant_id = $1)
+            AND (
+                $1::text IS NULL AND webhook.merchant_of(owed.merchant_id) <> '$platform'
+                OR webhook.merchant_of(owed.merchant_id) = $1
+            )
             AND ($5::text[] IS NULL OR owed.type = ANY($5))
             AND ($6::text IS NULL OR owed.charge_id = $6)
         UNION ALL
         SELECT
             CASE WHEN finished.failed_reason = 'skipped' THEN 'skipped' ELSE finished.state END AS kind,
             finished.merchant_id,
+            coalesce(finished.endpoint, 1),
             false
         FROM webhook.finished
         WHERE
@@ -51,7 +56,7 @@ WITH matching AS MATERIALIZED (
             AND ($5::text[] IS NULL OR finished.type = ANY($5))
             AND ($6::text IS NULL OR finished.charge_id = $6)
     ) AS waiting
-    INNER JOIN webhook.endpoints ON endpoints.merchant_id = waiting.merchant_id
+    INNER JOIN webhook.endpoints ON endpoints.merchant_id = waiting.merchant_id AND endpoints.number = waiting.endpoint
     LIMIT $9
 ),
 meant AS MATERIALIZED (
@@ -102,7 +107,9 @@ FROM (
         AND ($1::text IS NULL AND finished.merchant_id <> '$platform' OR finished.merchant_id = $1)
         AND ($4::text[] IS NULL OR finished.type = ANY($4))
         AND ($5::text IS NULL OR finished.charge_id = $5)
-        AND finished.merchant_id IN (SELECT endpoints.merchant_id FROM webhook.endpoints)
+        AND (finished.merchant_id, coalesce(finished.endpoint, 1)) IN (
+            SELECT endpoints.merchant_id, endpoints.number FROM webhook.endpoints
+        )
     LIMIT $6
 ) AS counted;
 
@@ -123,13 +130,16 @@ WITH matching AS MATERIALIZED (
     SELECT
         CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind,
         owed.type,
-        owed.merchant_id
+        webhook.merchant_of(owed.merchant_id) AS merchant_id
     FROM webhook.owed
     WHERE
         owed.on_failure IS DISTINCT FROM 'delivered'
         AND owed.created_at >= $2
         AND owed.created_at < $3
-        AND ($1::text IS NULL AND owed.merchant_id <> '$platform' OR owed.merchant_id = $1)
+        AND (
+            $1::text IS NULL AND webhook.merchant_of(owed.merchant_id) <> '$platform'
+            OR webhook.merchant_of(owed.merchant_id) = $1
+        )
         AND ($4::text[] IS NULL OR owed.type = ANY($4))
         AND ($5::text IS NULL OR owed.charge_id = $5)
     ORDER BY owed.seq
@@ -152,15 +162,16 @@ UNION ALL
 );
 
 -- name: find_pause_of
--- Tell whose an event is, and whether that merchant, or everything, is paused; of an id that was used again, the delivery that
--- find_delivery finds.
+-- Tell whose a delivery is, and whether its endpoint, or everything, is paused; of an id that was used again, what commands find.
 -- $1 event_id uuid
 -- row: merchant_id text, merchant_is_paused boolean, everything_is_paused boolean
 -- none: the event is not known
 SELECT
     deliveries.merchant_id,
     coalesce((
-        SELECT endpoints.paused FROM webhook.endpoints WHERE endpoints.merchant_id = deliveries.merchant_id
+        SELECT endpoints.paused
+        FROM webhook.endpoints
+        WHERE endpoints.merchant_id = deliveries.merchant_id AND endpoints.number = coalesce(deliveries.endpoint, 1)
     ), false) AS merchant_is_paused,
     (SELECT state.paused FROM webhook.state WHERE state.is_only) AS everything_is_paused
 FROM webhook.deliveries

@@ -86,7 +86,7 @@ finished AS (
     USING owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND owed.state IS NOT NULL
     RETURNING
-        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object, outbox.xid,
+        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object, outbox.xid, outbox.copy_of,
         owed.state, owed.reason, owed.attempts,
         CASE WHEN owed.outcome IS NULL THEN outbox.last_status ELSE owed.status END AS status,
         coalesce(owed.outcome, outbox.last_outcome) AS outcome,
@@ -95,24 +95,27 @@ finished AS (
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid, endpoint, copy_of
     )
     SELECT
-        finished.seq, finished.id, finished.merchant_id, finished.type, finished.created_at,
+        finished.seq, finished.id, webhook.merchant_of(finished.merchant_id), finished.type, finished.created_at,
         finished.object, nullif(finished.state, 'unwanted'), finished.reason, finished.attempts,
-        finished.status, finished.outcome, finished.finished_at, finished.xid
+        finished.status, finished.outcome, finished.finished_at, finished.xid,
+        webhook.endpoint_of(finished.merchant_id), finished.copy_of
     FROM finished
 ),
 unreported AS (
     -- What the platform is told of later (notices.sql); what operators gave up themselves is no news.
     INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
-    SELECT finished.finished_at, finished.seq, finished.id, finished.merchant_id, finished.reason
+    SELECT
+        finished.finished_at, finished.seq, coalesce(finished.copy_of, finished.id),
+        webhook.merchant_of(finished.merchant_id), finished.reason
     FROM finished
     WHERE
-        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform')
+        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform ' LIMIT 1)
         AND finished.state = 'failed'
         AND finished.reason IN ('exhausted', 'not_configured', 'unsendable')
-        AND finished.merchant_id <> '$platform'
+        AND webhook.merchant_of(finished.merchant_id) <> '$platform'
         AND finished.type <> 'webhook.test'
     ON CONFLICT DO NOTHING
 ),
@@ -334,7 +337,7 @@ closed AS (
     USING owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq])
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
-        outbox.object, outbox.attempts, outbox.xid
+        outbox.object, outbox.attempts, outbox.xid, outbox.copy_of
 ),
 freed AS (
     -- Another attempt of it may be in flight and take up a slot: that slot is free now.
@@ -357,11 +360,12 @@ freed AS (
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid, endpoint, copy_of
     )
     SELECT
-        closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
-        'delivered', NULL, greatest(closed.attempts, $4), $8, $9, $10, closed.xid
+        closed.seq, closed.id, webhook.merchant_of(closed.merchant_id), closed.type, closed.created_at, closed.object,
+        'delivered', NULL, greatest(closed.attempts, $4), $8, $9, $10, closed.xid,
+        webhook.endpoint_of(closed.merchant_id), closed.copy_of
     FROM closed
 ),
 corrected AS (
@@ -374,7 +378,7 @@ corrected AS (
         last_outcome = $9
     WHERE
         delivery_log.seq = $1
-        AND delivery_log.merchant_id = $3
+        AND delivery_log.merchant_id = webhook.merchant_of($3)
         AND CASE WHEN delivery_log.event_id = $2 THEN true END
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
         -- Inside CASE: as a condition it would let the index of all that has failed be read.

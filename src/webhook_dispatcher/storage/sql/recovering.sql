@@ -38,11 +38,12 @@ SELECT
 -- $7 below_attempts bigint; of the schedule, or null
 -- $8 look bigint
 -- $9 most bigint
--- row: seqs bigint[], merchants text[], kinds text[], looked bigint, reached bigint, is_over boolean
+-- row: seqs bigint[], kinds text[], looked bigint, reached bigint, is_over boolean
 -- order: one row; the arrays by seq
 WITH looked AS MATERIALIZED (
     SELECT
-        outbox.seq, outbox.merchant_id, outbox.type, outbox.created_at,
+        outbox.seq, outbox.merchant_id AS lane, webhook.merchant_of(outbox.merchant_id) AS merchant_id, outbox.type,
+        outbox.created_at,
         outbox.attempts - coalesce(outbox.attempts_by_hand, 0) AS attempts_of_schedule,
         outbox.due_at > clock_timestamp() AND outbox.claim IS NULL
         AND outbox.on_failure IS DISTINCT FROM 'delivered' AS is_waiting
@@ -52,7 +53,7 @@ WITH looked AS MATERIALIZED (
     LIMIT $8
 ),
 matching AS MATERIALIZED (
-    SELECT looked.seq, looked.merchant_id
+    SELECT looked.seq
     FROM looked
     WHERE
         looked.is_waiting
@@ -64,21 +65,27 @@ matching AS MATERIALIZED (
             OR (SELECT webhook.charge_key(outbox.object) FROM webhook.outbox WHERE outbox.seq = looked.seq) = $5
         )
         AND (looked.attempts_of_schedule < $7::bigint) IS NOT FALSE
-        AND (SELECT lane.failing_since <= $6 FROM webhook.lane WHERE lane.merchant_id = looked.merchant_id) IS NOT TRUE
-        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
+        AND (
+            SELECT
+                ((SELECT lane.failing_since FROM webhook.lane WHERE lane.merchant_id = endpoint.merchant_id) <= $6) IS NOT TRUE
+            FROM webhook.endpoint
+            WHERE endpoint.merchant_id = ANY(ARRAY[
+                webhook.lane_named(looked.merchant_id, coalesce(webhook.endpoint_of(looked.lane), 1::smallint)),
+                CASE WHEN coalesce(webhook.endpoint_of(looked.lane), 1) = 1 THEN looked.merchant_id END
+            ])
+            LIMIT 1
+        )
     ORDER BY looked.seq
     LIMIT $9
 ),
 found AS MATERIALIZED (
     SELECT
         coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
-        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
         CASE WHEN count(*) >= $9 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
     found.seqs,
-    found.merchants,
     array_fill('pending_retry'::text, ARRAY[cardinality(found.seqs)]) AS kinds,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
@@ -89,7 +96,7 @@ FROM found;
 -- Make these waiting retries due now, as run_retry_now does, but for those that are due already, or that somebody has
 -- claimed or locked meanwhile.
 -- $1 seqs bigint[]
--- row: seq bigint, merchant_id text
+-- row: seq bigint, lane text
 -- order: none
 -- none: none of them waits any more
 WITH locked AS MATERIALIZED (
@@ -115,7 +122,7 @@ SET
     END
 FROM locked
 WHERE outbox.seq = ANY(ARRAY[locked.seq])
-RETURNING outbox.seq, outbox.merchant_id;
+RETURNING outbox.seq, outbox.merchant_id AS lane;
 
 -- name: find_finished
 -- Look on through the log in order of seq, for deliveries that finished within a range of time.
@@ -140,11 +147,13 @@ RETURNING outbox.seq, outbox.merchant_id;
 -- order: one row; the arrays by seq; a kind is the state, or skipped
 WITH looked AS MATERIALIZED (
     SELECT
-        log.seq, log.merchant_id, log.finished_at, log.type,
+        log.seq, log.merchant_id, log.endpoint, log.finished_at, log.type,
         CASE WHEN log.failed_reason IN ('skipped', 'cancelled') THEN log.failed_reason ELSE log.state END AS kind
     FROM (
         (
-            SELECT all_of.seq, all_of.merchant_id, all_of.finished_at, all_of.type, all_of.failed_reason, all_of.state
+            SELECT
+                all_of.seq, all_of.merchant_id, all_of.endpoint, all_of.finished_at, all_of.type, all_of.failed_reason,
+                all_of.state
             FROM webhook.delivery_log AS all_of
             WHERE $1::text IS NULL AND all_of.seq > $2 AND all_of.finished_at >= $3 AND all_of.finished_at < $4
             ORDER BY all_of.seq
@@ -152,7 +161,9 @@ WITH looked AS MATERIALIZED (
         )
         UNION ALL
         (
-            SELECT of_one.seq, of_one.merchant_id, of_one.finished_at, of_one.type, of_one.failed_reason, of_one.state
+            SELECT
+                of_one.seq, of_one.merchant_id, of_one.endpoint, of_one.finished_at, of_one.type, of_one.failed_reason,
+                of_one.state
             FROM webhook.delivery_log AS of_one
             WHERE
                 $1::text IS NOT NULL
@@ -184,8 +195,16 @@ matching AS MATERIALIZED (
                 AND delivery_log.seq BETWEEN looked.seq AND looked.seq
                 AND delivery_log.finished_at = looked.finished_at
         ))
-        AND (SELECT lane.failing_since <= $10 FROM webhook.lane WHERE lane.merchant_id = looked.merchant_id) IS NOT TRUE
-        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
+        AND (
+            SELECT
+                ((SELECT lane.failing_since FROM webhook.lane WHERE lane.merchant_id = endpoint.merchant_id) <= $10) IS NOT TRUE
+            FROM webhook.endpoint
+            WHERE endpoint.merchant_id = ANY(ARRAY[
+                webhook.lane_named(looked.merchant_id, coalesce(looked.endpoint, 1::smallint)),
+                CASE WHEN coalesce(looked.endpoint, 1) = 1 THEN looked.merchant_id END
+            ])
+            LIMIT 1
+        )
     ORDER BY looked.seq
     LIMIT $12
 ),
@@ -214,19 +233,24 @@ FROM found;
 -- $1 seqs bigint[]
 -- $2 finished_ats timestamptz[]
 -- $3 merchants text[]
--- row: seq bigint, merchant_id text, is_in_order boolean
+-- row: seq bigint, lane text, is_in_order boolean
 -- order: by seq; left out where an event with the same id is owed, the object is lost, or the delivery is gone
 -- none: all were left out
 WITH finished AS MATERIALIZED (
     SELECT
         logged.seq, logged.finished_at, logged.event_id, logged.merchant_id, logged.type, logged.created_at,
-        logged.object, logged.state, logged.attempts, logged.last_status, logged.last_outcome, logged.xid
+        logged.object, logged.state, logged.attempts, logged.last_status, logged.last_outcome, logged.xid, logged.copy_of,
+        CASE
+            WHEN num_nulls(logged.copy_of) = 1 THEN logged.merchant_id
+            ELSE webhook.lane_of(logged.merchant_id, coalesce(logged.endpoint, 1::smallint))
+        END AS lane
     FROM unnest($1::bigint[], $2::timestamptz[], $3::text[]) AS asked (seq, finished_at, merchant_id)
     CROSS JOIN LATERAL (
         SELECT
             delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
             delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
-            delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid
+            delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid,
+            delivery_log.endpoint, delivery_log.copy_of
         FROM webhook.delivery_log
         WHERE
             delivery_log.merchant_id = ANY(ARRAY[asked.merchant_id])
@@ -238,15 +262,15 @@ WITH finished AS MATERIALIZED (
 owed AS (
     INSERT INTO webhook.outbox (
         seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
-        last_status, last_outcome, xid
+        last_status, last_outcome, xid, copy_of
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
+        finished.seq, finished.event_id, finished.lane, finished.type, finished.created_at,
         finished.object, finished.attempts,
         CASE WHEN finished.attempts > 0 OR finished.state = 'delivered' THEN clock_timestamp() END,
         CASE WHEN finished.state = 'delivered' THEN 'replay' ELSE 'manual' END, finished.state,
-        finished.last_status, finished.last_outcome, finished.xid
+        finished.last_status, finished.last_outcome, finished.xid, finished.copy_of
     FROM finished
     WHERE json_typeof(finished.object) = 'object'
     ON CONFLICT (id) DO NOTHING
@@ -254,7 +278,7 @@ owed AS (
 ),
 -- IN is hashed; a join may compare each with each.
 chunk AS MATERIALIZED (
-    SELECT finished.finished_at, finished.seq, finished.merchant_id
+    SELECT finished.finished_at, finished.seq, finished.merchant_id, finished.lane
     FROM finished
     WHERE finished.seq IN (SELECT owed.seq FROM owed)
 ),
@@ -266,7 +290,7 @@ gone AS (
         AND delivery_log.seq BETWEEN chunk.seq AND chunk.seq
         AND delivery_log.finished_at = chunk.finished_at
 )
-SELECT chunk.seq, chunk.merchant_id, chunk.seq IN (SELECT owed.seq FROM owed WHERE owed.is_in_order) AS is_in_order
+SELECT chunk.seq, chunk.lane, chunk.seq IN (SELECT owed.seq FROM owed WHERE owed.is_in_order) AS is_in_order
 FROM chunk
 ORDER BY chunk.seq;
 
@@ -281,15 +305,18 @@ ORDER BY chunk.seq;
 -- $6 charge text
 -- $7 look bigint
 -- $8 most bigint
--- row: seqs bigint[], merchants text[], looked bigint, reached bigint, is_over boolean
+-- row: seqs bigint[], lanes text[], looked bigint, reached bigint, is_over boolean
 -- order: one row; the arrays by seq
 WITH looked AS MATERIALIZED (
     SELECT
-        outbox.seq, outbox.merchant_id,
+        outbox.seq, outbox.merchant_id AS lane,
         outbox.created_at >= $3
         AND outbox.created_at < $4
         AND outbox.on_failure IS DISTINCT FROM 'delivered'
-        AND ($1::text IS NULL AND outbox.merchant_id <> '$platform' OR outbox.merchant_id = $1)
+        AND (
+            $1::text IS NULL AND webhook.merchant_of(outbox.merchant_id) <> '$platform'
+            OR webhook.merchant_of(outbox.merchant_id) = $1
+        )
         AND ($5::text[] IS NULL OR outbox.type = ANY($5)) AS is_skippable
     FROM webhook.outbox
     WHERE outbox.seq > $2
@@ -297,7 +324,7 @@ WITH looked AS MATERIALIZED (
     LIMIT $7
 ),
 matching AS MATERIALIZED (
-    SELECT looked.seq, looked.merchant_id
+    SELECT looked.seq, looked.lane
     FROM looked
     WHERE
         looked.is_skippable
@@ -311,13 +338,13 @@ matching AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT
         coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
-        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
+        coalesce(array_agg(matching.lane ORDER BY matching.seq), '{}') AS lanes,
         CASE WHEN count(*) >= $8 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
     found.seqs,
-    found.merchants,
+    found.lanes,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
     found.full_at IS NULL AND (SELECT count(*) FROM looked) < $7 AS is_over
@@ -325,7 +352,7 @@ FROM found;
 
 -- name: lock_and_recall_lanes
 -- Lock these lanes until this transaction ends, and recall those that somebody holds.
--- $1 merchants text[]
+-- $1 lanes text[]
 -- none: always
 WITH concerned AS MATERIALIZED (
     SELECT asked.merchant_id
@@ -350,17 +377,18 @@ WITH skipped AS (
     USING unnest($1::bigint[]) AS asked (seq)
     WHERE outbox.seq = ANY(ARRAY[asked.seq]) AND outbox.on_failure IS DISTINCT FROM 'delivered'
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
-        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid
+        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid, outbox.copy_of
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid, endpoint, copy_of
     )
     SELECT
-        skipped.seq, skipped.id, skipped.merchant_id, skipped.type, skipped.created_at,
+        skipped.seq, skipped.id, webhook.merchant_of(skipped.merchant_id), skipped.type, skipped.created_at,
         skipped.object, 'failed', 'skipped', skipped.attempts,
-        skipped.last_status, skipped.last_outcome, clock_timestamp(), skipped.xid
+        skipped.last_status, skipped.last_outcome, clock_timestamp(), skipped.xid,
+        webhook.endpoint_of(skipped.merchant_id), skipped.copy_of
     FROM skipped
     RETURNING delivery_log.type
 )

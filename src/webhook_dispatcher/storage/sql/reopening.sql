@@ -3,88 +3,57 @@
 -- begins with merchants from end to end.
 -- A statement that makes a row due is followed by wake_lanes in the same transaction.
 
--- name: find_delivery
--- Find the latest delivery of an event, in the outbox or in the log.
--- $1 event_id uuid
--- row: seq bigint, merchant_id text, type text, state text, failed_reason text, is_owed boolean, is_in_flight boolean, finished_at timestamptz
--- none: not known, or dropped with its day's log
-SELECT * FROM (
-    SELECT
-        outbox.seq, outbox.merchant_id, outbox.type,
-        CASE
-            WHEN outbox.on_failure = 'delivered' THEN 'delivered'
-            WHEN outbox.due_at IS NULL THEN 'pending'
-            ELSE 'pending_retry'
-        END AS state,
-        NULL AS failed_reason,
-        true AS is_owed,
-        CASE
-            WHEN outbox.due_at IS NULL THEN coalesce(lane.lease_until > clock_timestamp(), false) AND outbox.seq = (
-                SELECT earliest.seq
-                FROM webhook.outbox AS earliest
-                WHERE earliest.merchant_id = ANY(ARRAY[outbox.merchant_id]) AND earliest.due_at IS NULL
-                ORDER BY earliest.merchant_id, earliest.seq
-                LIMIT 1
-            )
-            ELSE outbox.claim IS NOT NULL AND outbox.due_at > clock_timestamp()
-        END AS is_in_flight,
-        NULL::timestamptz AS finished_at
-    FROM webhook.outbox
-    LEFT JOIN webhook.lane ON lane.merchant_id = outbox.merchant_id
-    WHERE outbox.id = $1
-    UNION ALL
-    SELECT
-        delivery_log.seq, delivery_log.merchant_id, delivery_log.type, delivery_log.state,
-        delivery_log.failed_reason, false AS is_owed, false AS is_in_flight, delivery_log.finished_at
-    FROM webhook.delivery_log
-    WHERE delivery_log.event_id = $1 AND num_nulls(delivery_log.state) = 0
-) AS known
-ORDER BY known.is_owed DESC, known.seq DESC
-LIMIT 1;
-
 -- name: find_deliveries
--- Find the latest deliveries of events, in the outbox or in the log.
--- $1 event_ids uuid[]
--- row: event_id uuid, seq bigint, merchant_id text, type text, state text, is_owed boolean, is_in_flight boolean,
---      finished_at timestamptz
+-- Find the latest of each of these deliveries, in the outbox or in the log. It has no endpoint while it is not routed. Its lane is
+-- where it is owed, or would be owed again: an event in its merchant's own.
+-- $1 delivery_ids uuid[]
+-- row: delivery_id uuid, copy_of uuid, seq bigint, merchant_id text, endpoint integer, lane text, type text, state text,
+--      is_owed boolean, is_in_flight boolean, finished_at timestamptz
 -- order: none
 -- none: none of them is known
-WITH asked AS MATERIALIZED (SELECT DISTINCT entry.event_id FROM unnest($1::uuid[]) AS entry (event_id)),
+WITH asked AS MATERIALIZED (SELECT DISTINCT entry.delivery_id FROM unnest($1::uuid[]) AS entry (delivery_id)),
 owed AS MATERIALIZED (
     SELECT found.*
     FROM asked
     CROSS JOIN LATERAL (
         SELECT
-            outbox.id AS event_id, outbox.seq, outbox.merchant_id, outbox.type, outbox.due_at, outbox.claim,
-            outbox.on_failure
+            outbox.id AS delivery_id, outbox.copy_of, outbox.seq, outbox.merchant_id AS lane, outbox.type, outbox.due_at,
+            outbox.claim, outbox.on_failure
         FROM webhook.outbox
-        WHERE outbox.id = asked.event_id
+        WHERE outbox.id = asked.delivery_id
         LIMIT 1
     ) AS found
 ),
 earliest AS MATERIALIZED (
-    SELECT concerned.merchant_id, head.seq
-    FROM (SELECT DISTINCT owed.merchant_id FROM owed) AS concerned
+    SELECT head.seq
+    FROM (SELECT DISTINCT owed.lane FROM owed) AS concerned
     CROSS JOIN LATERAL (
         SELECT outbox.seq
         FROM webhook.outbox
         WHERE
-            outbox.merchant_id = ANY(ARRAY[concerned.merchant_id])
+            outbox.merchant_id = ANY(ARRAY[concerned.lane])
             AND outbox.due_at IS NULL
             AND (
                 SELECT lane.lease_until > clock_timestamp()
                 FROM webhook.lane
-                WHERE lane.merchant_id = concerned.merchant_id
+                WHERE lane.merchant_id = concerned.lane
             )
         ORDER BY outbox.merchant_id, outbox.seq
         LIMIT 1
     ) AS head
 ),
 gone AS MATERIALIZED (
-    SELECT asked.event_id FROM asked WHERE asked.event_id NOT IN (SELECT owed.event_id FROM owed)
+    SELECT asked.delivery_id FROM asked WHERE asked.delivery_id NOT IN (SELECT owed.delivery_id FROM owed)
 )
 SELECT
-    owed.event_id, owed.seq, owed.merchant_id, owed.type,
+    owed.delivery_id, owed.copy_of, owed.seq, webhook.merchant_of(owed.lane) AS merchant_id,
+    coalesce(webhook.endpoint_of(owed.lane), CASE
+        WHEN
+            num_nulls(owed.copy_of, owed.due_at) < 2
+            OR (SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = owed.lane) IS NULL
+            THEN 1
+    END) AS endpoint,
+    owed.lane, owed.type,
     CASE
         WHEN owed.on_failure = 'delivered' THEN 'delivered'
         WHEN owed.due_at IS NULL THEN 'pending'
@@ -99,22 +68,36 @@ SELECT
 FROM owed
 UNION ALL
 SELECT
-    latest.event_id, latest.seq, latest.merchant_id, latest.type, latest.state,
+    latest.event_id, latest.copy_of, latest.seq, latest.merchant_id, coalesce(latest.endpoint, 1),
+    CASE
+        WHEN num_nulls(latest.copy_of) = 1 THEN latest.merchant_id
+        ELSE webhook.lane_of(latest.merchant_id, coalesce(latest.endpoint, 1::smallint))
+    END,
+    latest.type, latest.state,
     false AS is_owed, false AS is_in_flight, latest.finished_at
 FROM (
     SELECT DISTINCT ON (logged.event_id) logged.*
     FROM gone
     CROSS JOIN LATERAL (
         SELECT
-            delivery_log.event_id, delivery_log.seq, delivery_log.merchant_id, delivery_log.type,
-            delivery_log.state, delivery_log.finished_at
+            delivery_log.event_id, delivery_log.copy_of, delivery_log.seq, delivery_log.merchant_id, delivery_log.endpoint,
+            delivery_log.type, delivery_log.state, delivery_log.finished_at
         FROM webhook.delivery_log
-        WHERE delivery_log.event_id = gone.event_id AND num_nulls(delivery_log.state) = 0
+        WHERE delivery_log.event_id = gone.delivery_id AND num_nulls(delivery_log.state) = 0
         -- Each is looked up by its id, and not by going through all numbers.
         OFFSET 0
     ) AS logged
     ORDER BY logged.event_id, logged.seq DESC
 ) AS latest;
+
+-- name: name_deliveries
+-- Name all deliveries of these events, which were routed.
+-- $1 event_ids uuid[]
+-- row: event_id uuid, delivery_ids uuid[]
+-- order: none
+-- none: of no events
+SELECT asked.event_id, webhook.delivery_ids(asked.event_id) AS delivery_ids
+FROM unnest($1::uuid[]) AS asked (event_id);
 
 -- name: run_retry_now
 -- Make a waiting retry due now, beside its schedule, whose next attempt stays due when it was.
@@ -142,13 +125,15 @@ RETURNING outbox.seq;
 -- $1 seq bigint
 -- $2 finished_at timestamptz
 -- $3 merchant_id text
+-- $4 lane text; as find_deliveries says
 -- row: seq bigint, is_in_order boolean
 -- none: an event with the same id is owed, the object is lost, or the delivery was dropped meanwhile
 WITH finished AS MATERIALIZED (
     SELECT
         delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
         delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
-        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid
+        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid,
+        delivery_log.copy_of
     FROM webhook.delivery_log
     WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3
     FOR UPDATE
@@ -156,14 +141,14 @@ WITH finished AS MATERIALIZED (
 owed AS (
     INSERT INTO webhook.outbox (
         seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
-        last_status, last_outcome, xid
+        last_status, last_outcome, xid, copy_of
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
+        finished.seq, finished.event_id, $4, finished.type, finished.created_at,
         finished.object, finished.attempts,
         CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', finished.state,
-        finished.last_status, finished.last_outcome, finished.xid
+        finished.last_status, finished.last_outcome, finished.xid, finished.copy_of
     FROM finished
     WHERE json_typeof(finished.object) = 'object'
     ON CONFLICT (id) DO NOTHING
@@ -220,16 +205,17 @@ WITH cancelled AS (
     DELETE FROM webhook.outbox
     WHERE outbox.seq = ANY($1::bigint[]) AND outbox.on_failure IS DISTINCT FROM 'delivered'
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
-        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid
+        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid, outbox.copy_of
 )
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object,
-    state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
+    state, failed_reason, attempts, last_status, last_outcome, finished_at, xid, endpoint, copy_of
 )
 SELECT
-    cancelled.seq, cancelled.id, cancelled.merchant_id, cancelled.type, cancelled.created_at,
+    cancelled.seq, cancelled.id, webhook.merchant_of(cancelled.merchant_id), cancelled.type, cancelled.created_at,
     cancelled.object, 'failed', 'cancelled', cancelled.attempts,
-    cancelled.last_status, cancelled.last_outcome, clock_timestamp(), cancelled.xid
+    cancelled.last_status, cancelled.last_outcome, clock_timestamp(), cancelled.xid,
+    webhook.endpoint_of(cancelled.merchant_id), cancelled.copy_of
 FROM cancelled
 RETURNING delivery_log.seq;
 
@@ -239,6 +225,7 @@ RETURNING delivery_log.seq;
 -- $2 since timestamptz
 -- $3 until timestamptz
 -- $4 most bigint
+-- $5 endpoint smallint; null: all
 -- row: matched bigint
 -- order: one row
 SELECT count(*) AS matched FROM (
@@ -250,7 +237,16 @@ SELECT count(*) AS matched FROM (
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $3
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+        AND ($5::smallint IS NULL OR coalesce(delivery_log.endpoint, 1) = $5)
+        AND (
+            SELECT true
+            FROM webhook.endpoint
+            WHERE endpoint.merchant_id = ANY(ARRAY[
+                webhook.lane_named(delivery_log.merchant_id, coalesce(delivery_log.endpoint, 1::smallint)),
+                CASE WHEN coalesce(delivery_log.endpoint, 1) = 1 THEN delivery_log.merchant_id END
+            ])
+            LIMIT 1
+        )
     LIMIT $4
 ) AS matching;
 
@@ -261,14 +257,19 @@ SELECT count(*) AS matched FROM (
 -- $3 after_seq bigint
 -- $4 until timestamptz
 -- $5 most bigint
--- row: finished_at timestamptz, seq bigint, merchant_id text, is_reopened boolean, is_in_order boolean
+-- $6 endpoint smallint; null: all
+-- row: finished_at timestamptz, seq bigint, lane text, is_reopened boolean, is_in_order boolean
 -- order: by finished_at, seq; not reopened where an event with the same id is owed
 -- none: the range is done
 WITH finished AS MATERIALIZED (
     SELECT
         delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
         delivery_log.type, delivery_log.created_at, delivery_log.object,
-        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid
+        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid, delivery_log.copy_of,
+        CASE
+            WHEN num_nulls(delivery_log.copy_of) = 1 THEN delivery_log.merchant_id
+            ELSE webhook.lane_of(delivery_log.merchant_id, coalesce(delivery_log.endpoint, 1::smallint))
+        END AS lane
     FROM webhook.delivery_log
     WHERE
         delivery_log.state = 'failed'
@@ -278,7 +279,16 @@ WITH finished AS MATERIALIZED (
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $4
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+        AND ($6::smallint IS NULL OR coalesce(delivery_log.endpoint, 1) = $6)
+        AND (
+            SELECT true
+            FROM webhook.endpoint
+            WHERE endpoint.merchant_id = ANY(ARRAY[
+                webhook.lane_named(delivery_log.merchant_id, coalesce(delivery_log.endpoint, 1::smallint)),
+                CASE WHEN coalesce(delivery_log.endpoint, 1) = 1 THEN delivery_log.merchant_id END
+            ])
+            LIMIT 1
+        )
     ORDER BY delivery_log.finished_at, delivery_log.seq
     LIMIT $5
     FOR UPDATE
@@ -286,14 +296,14 @@ WITH finished AS MATERIALIZED (
 owed AS (
     INSERT INTO webhook.outbox (
         seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
-        last_status, last_outcome, xid
+        last_status, last_outcome, xid, copy_of
     )
     OVERRIDING SYSTEM VALUE
     SELECT
-        finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
+        finished.seq, finished.event_id, finished.lane, finished.type, finished.created_at,
         finished.object, finished.attempts,
         CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', 'failed',
-        finished.last_status, finished.last_outcome, finished.xid
+        finished.last_status, finished.last_outcome, finished.xid, finished.copy_of
     FROM finished
     ON CONFLICT (id) DO NOTHING
     RETURNING outbox.seq
@@ -301,7 +311,7 @@ owed AS (
 -- IN is hashed; a join may compare each with each.
 chunk AS MATERIALIZED (
     SELECT
-        finished.finished_at, finished.seq, finished.merchant_id, finished.attempts,
+        finished.finished_at, finished.seq, finished.merchant_id, finished.lane, finished.attempts,
         finished.seq IN (SELECT owed.seq FROM owed) AS is_reopened
     FROM finished
 ),
@@ -314,7 +324,7 @@ gone AS (
         AND delivery_log.finished_at = chunk.finished_at
         AND chunk.is_reopened
 )
-SELECT chunk.finished_at, chunk.seq, chunk.merchant_id, chunk.is_reopened, chunk.attempts = 0 AS is_in_order
+SELECT chunk.finished_at, chunk.seq, chunk.lane, chunk.is_reopened, chunk.attempts = 0 AS is_in_order
 FROM chunk
 ORDER BY chunk.finished_at, chunk.seq;
 
@@ -333,6 +343,7 @@ WHERE outbox.seq = ANY($1::bigint[]) AND outbox.trigger IN ('manual', 'replay');
 -- $2 after_finished_at timestamptz
 -- $3 after_seq bigint
 -- $4 until timestamptz
+-- $5 endpoint smallint; null: all
 -- row: finished_at timestamptz, seq bigint
 -- none: the range is done
 SELECT delivery_log.finished_at, delivery_log.seq
@@ -345,6 +356,15 @@ WHERE
     AND delivery_log.finished_at >= $2
     AND delivery_log.finished_at < $4
     AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-    AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+    AND ($5::smallint IS NULL OR coalesce(delivery_log.endpoint, 1) = $5)
+    AND (
+        SELECT true
+        FROM webhook.endpoint
+        WHERE endpoint.merchant_id = ANY(ARRAY[
+            webhook.lane_named(delivery_log.merchant_id, coalesce(delivery_log.endpoint, 1::smallint)),
+            CASE WHEN coalesce(delivery_log.endpoint, 1) = 1 THEN delivery_log.merchant_id END
+        ])
+        LIMIT 1
+    )
 ORDER BY delivery_log.finished_at, delivery_log.seq
 LIMIT 1;

@@ -33,7 +33,7 @@ WHERE
     AND lane.last_failure_at > clock_timestamp() - interval '1 minute'
     AND NOT lane.paused
     AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
-    AND lane.merchant_id <> '$platform'
+    AND webhook.merchant_of(lane.merchant_id) <> '$platform'
     AND (SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id) IS NOT NULL
     AND tried.events >= $2
 LIMIT $4;
@@ -62,7 +62,7 @@ WITH locked AS MATERIALIZED (
     ) AS still_failing
 ),
 platform AS MATERIALIZED (
-    SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform'
+    SELECT FROM webhook.endpoint WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform ' LIMIT 1
 ),
 suspended AS (
     UPDATE webhook.lane
@@ -82,10 +82,11 @@ suspended AS (
 notified AS (
     INSERT INTO webhook.outbox (merchant_id, type, object)
     SELECT
-        platform.merchant_id,
+        '$platform',
         'endpoint.suspended',
         json_build_object(
-            'merchantId', suspended.merchant_id,
+            'merchantId', webhook.merchant_of(suspended.merchant_id),
+            'endpointId', (SELECT endpoint.id FROM webhook.endpoint WHERE endpoint.merchant_id = suspended.merchant_id),
             'failingSince', to_char(suspended.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
             'lastSuccessAt', to_char(suspended.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
             'suspendedAt', to_char(suspended.suspended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
@@ -212,8 +213,11 @@ updated AS (
 SELECT updated.merchant_id FROM updated WHERE updated.is_due;
 
 -- name: read_suspension
--- Say since when a merchant is suspended.
+-- Say since when one of a merchant's endpoints is suspended.
 -- $1 merchant_id text
+-- $2 endpoint smallint
 -- row: suspended_at timestamptz
 -- none: it is not suspended
-SELECT lane.suspended_at FROM webhook.lane WHERE lane.merchant_id = $1 AND lane.suspended_at IS NOT NULL;
+SELECT lane.suspended_at
+FROM webhook.lane
+WHERE lane.merchant_id = webhook.lane_of($1, $2) AND lane.suspended_at IS NOT NULL;

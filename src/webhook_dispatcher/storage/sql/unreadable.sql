@@ -67,22 +67,23 @@ WITH closed AS (
     RETURNING
         outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
         outbox.on_failure IS NOT DISTINCT FROM 'delivered' AS is_delivered,
-        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid
+        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid, outbox.copy_of
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid, endpoint, copy_of
     )
     SELECT
-        closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
+        closed.seq, closed.id, webhook.merchant_of(closed.merchant_id), closed.type, closed.created_at, closed.object,
         CASE WHEN closed.is_delivered THEN 'delivered' ELSE 'failed' END,
         CASE WHEN NOT closed.is_delivered THEN 'unsendable' END,
-        closed.attempts, closed.last_status, closed.last_outcome, clock_timestamp(), closed.xid
+        closed.attempts, closed.last_status, closed.last_outcome, clock_timestamp(), closed.xid,
+        webhook.endpoint_of(closed.merchant_id), closed.copy_of
     FROM closed
     RETURNING
-        delivery_log.seq, delivery_log.event_id, delivery_log.merchant_id, delivery_log.type, delivery_log.state,
-        delivery_log.failed_reason, delivery_log.finished_at
+        delivery_log.seq, coalesce(delivery_log.copy_of, delivery_log.event_id) AS event_id, delivery_log.merchant_id,
+        delivery_log.type, delivery_log.state, delivery_log.failed_reason, delivery_log.finished_at
 ),
 unreported AS (
     -- As record has it.
@@ -90,7 +91,7 @@ unreported AS (
     SELECT logged.finished_at, logged.seq, logged.event_id, logged.merchant_id, logged.failed_reason
     FROM logged
     WHERE
-        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform')
+        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform ' LIMIT 1)
         AND logged.state = 'failed'
         AND logged.merchant_id <> '$platform'
         AND logged.type <> 'webhook.test'
