@@ -18,7 +18,7 @@ from tests.servers.database import Database
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event, FailedReason, State
-from webhook_dispatcher.domain.ports import CommandTransaction
+from webhook_dispatcher.domain.ports import CommandTransaction, FoundDelivery
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.claims import PostgresClaims
@@ -250,7 +250,13 @@ async def open_storage(database: Database) -> AsyncIterator[StorageHarness]:
 async def cancel(transaction: CommandTransaction, event_id: UUID) -> bool:
     """Cancel an event's delivery; False when it is not owed any more."""
     found = await transaction.find_deliveries([event_id])
-    return bool(await transaction.cancel(list(found.values())))
+    return bool(await transaction.cancel(found.get(event_id, ())))
+
+
+async def find_delivery(transaction: CommandTransaction, event_id: UUID) -> FoundDelivery:
+    """Find the only delivery of an event."""
+    (delivery,) = (await transaction.find_deliveries([event_id]))[event_id]
+    return delivery
 
 
 def answered(event: Event, fence: int, at: datetime, status: int | None, *, is_retry: bool = False) -> Record:

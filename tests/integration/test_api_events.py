@@ -176,11 +176,11 @@ async def _move(storage: StorageHarness, chance: random.Random) -> None:
     for row in chance.sample(finished, min(len(finished), 3)):
         if chance.random() < 0.5:
             text = REOPENING["reopen_delivery"].text
-            await storage.db.fetch(text, row["seq"], row["finished_at"], "m")
+            await storage.db.fetch(text, row["seq"], row["finished_at"], "m", "m")
         else:
             text = RECOVERING["reopen_finished"].text
             await storage.db.fetch(text, [row["seq"]], [row["finished_at"]], ["m"])
-    await storage.db.fetch(REOPENING["reopen_failed"].text, "m", now - DAY, 0, now + DAY, 2)
+    await storage.db.fetch(REOPENING["reopen_failed"].text, "m", now - DAY, 0, now + DAY, 2, None)
 
 
 @pytest.mark.parametrize("seed", range(WALKS))

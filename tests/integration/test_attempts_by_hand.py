@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness
+from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, find_delivery
 from tests.unit.builders import KEYRING
 from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.dispatch.attempt import Attempter, reschedule
@@ -46,7 +46,7 @@ class Scene:
         """Ask for an attempt now, as `retry` does; False where one is due already, or in flight."""
         event_id = await self.storage.db.fetchval("SELECT id FROM webhook.outbox WHERE seq = $1", seq)
         async with self._transaction() as opened:
-            is_made_due = await opened.run_now(await opened.find_delivery(event_id))
+            is_made_due = await opened.run_now(await find_delivery(opened, event_id))
             await opened.wake_lanes({"m": None})
         return is_made_due
 
@@ -170,7 +170,7 @@ async def test_what_had_failed_is_failed_again(scene: Scene) -> None:
     await scene.end(await scene.claim())
     event_id = await scene.storage.db.fetchval("SELECT id FROM webhook.outbox")
     async with PostgresControls(scene.here.pool).transaction() as opened:
-        found = await opened.find_delivery(event_id)
+        found = await find_delivery(opened, event_id)
         await opened.cancel([found])
         await reopen(opened, event_id)
     retry = await scene.claim()
@@ -179,7 +179,7 @@ async def test_what_had_failed_is_failed_again(scene: Scene) -> None:
 
 
 async def reopen(opened: CommandTransaction, event_id: object) -> None:
-    await opened.reopen(await opened.find_delivery(event_id))  # type: ignore[arg-type]
+    await opened.reopen(await find_delivery(opened, event_id))  # type: ignore[arg-type]
     await opened.wake_lanes({"m": None})
 
 

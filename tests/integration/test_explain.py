@@ -14,7 +14,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, exhausted, unsent
+from tests.integration.storage_harness import (
+    LEASE,
+    Daemon,
+    StorageHarness,
+    answered,
+    exhausted,
+    find_delivery,
+    unsent,
+)
 from tests.unit.builders import KEYRING
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import CliContext
@@ -250,7 +258,7 @@ async def test_cancelled(storage: StorageHarness, here: Daemon, explain: Explain
     (seq,) = await storage.insert("m")
     event = await identity(storage, seq)
     async with PostgresControls(here.pool).transaction() as transaction:
-        await transaction.cancel([await transaction.find_delivery(event)])
+        await transaction.cancel([await find_delivery(transaction, event)])
     command = await asked(storage, "cancel", None, event, "bruno\x1b")
     said = await told(explain, event)
     assert (
@@ -329,7 +337,7 @@ async def test_what_was_cancelled_and_is_sent_by_hand_is_not_called_late(
     )
     await end(here, later, lease.epoch, 200, storage)
     async with PostgresControls(here.pool).transaction() as transaction:
-        await transaction.reopen(await transaction.find_delivery(first.id))
+        await transaction.reopen(await find_delivery(transaction, first.id))
     said = await told(explain, first.id)
     assert "It waits for its first attempt." in said
     assert "committed late" not in said
@@ -439,7 +447,7 @@ async def test_dropped_by_retention(storage: StorageHarness, here: Daemon, expla
     (seq,) = await storage.insert("m")
     event = await identity(storage, seq)
     async with PostgresControls(here.pool).transaction() as transaction:
-        await transaction.cancel([await transaction.find_delivery(event)])
+        await transaction.cancel([await find_delivery(transaction, event)])
     command = await asked(storage, "cancel", None, event, "anna")
     day = await storage.db.fetchval("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', '_YYYYMMDD')")
     await storage.db.execute(f"DROP TABLE webhook.delivery_log{day}")

@@ -16,6 +16,7 @@ from tests.integration.storage_harness import (
     answered,
     cancel,
     exhausted,
+    find_delivery,
     unsent,
 )
 from webhook_dispatcher.domain.claim import DueRow
@@ -236,7 +237,7 @@ async def test_what_fails_again_after_a_retry_by_hand_is_told_again(
 ) -> None:
     (record,) = await give_up(storage, here, "m", HOUR)
     async with PostgresControls(here.pool).transaction() as opened:
-        found = await opened.find_delivery(record.event.id)
+        found = await find_delivery(opened, record.event.id)
         await opened.reopen(found)
         await opened.wake_lanes({await here.lane_of("m"): None})
     (claimed,) = await here.claims.claim_longest_due(9, 2, 10, LEASE)
@@ -292,7 +293,7 @@ async def test_the_platforms_test_event_is_retried_by_hand_as_any(
     test = await _test_log(storage, PLATFORM)
     async with PostgresControls(here.pool).transaction() as opened:
         await opened.log_test_event(test)
-        assert await opened.reopen(await opened.find_delivery(test.event.id)) is not None
+        assert await opened.reopen(await find_delivery(opened, test.event.id)) is not None
     (row,) = await storage.db.fetch(
         "SELECT webhook.merchant_of(merchant_id) AS merchant_id, type FROM webhook.outbox"
     )

@@ -8,7 +8,16 @@ import asyncio
 import asyncpg
 import pytest
 
-from tests.integration.storage_harness import GATED, LAPSED, LEASE, Daemon, StorageHarness, answered, cancel
+from tests.integration.storage_harness import (
+    GATED,
+    LAPSED,
+    LEASE,
+    Daemon,
+    StorageHarness,
+    answered,
+    cancel,
+    find_delivery,
+)
 from webhook_dispatcher.domain.ports import Reopened
 from webhook_dispatcher.domain.record import LaneTurn, Record
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -181,7 +190,7 @@ async def test_record_after_a_lapsed_lease_does_not_pass_what_was_put_back_in_or
     # The holder is frozen, or the database was away: the lease has lapsed, and nobody else has claimed it.
     lease, [event] = await here.claim("m", lease=LAPSED)
     async with controls.transaction() as transaction:
-        delivery = await transaction.find_delivery(cancelled)
+        delivery = await find_delivery(transaction, cancelled)
         assert delivery is not None
         assert await transaction.reopen(delivery) is Reopened.IN_ORDER
         await transaction.wake_lanes({"m": first})

@@ -5,7 +5,7 @@ from secrets import token_bytes
 
 import pytest
 
-from tests.integration.storage_harness import LEASE, StorageHarness, answered, seqs
+from tests.integration.storage_harness import LEASE, StorageHarness, answered, find_delivery, seqs
 from tests.servers.damage import PAGE, damaging, documented, large_object
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -224,7 +224,7 @@ async def test_a_quarantined_event_is_not_sent_by_hand_and_a_mass_retry_passes_i
     assert logged is not None
     controls = PostgresControls(daemon.pool)
     async with controls.transaction() as transaction:
-        delivery = await transaction.find_delivery(logged["event_id"])
+        delivery = await find_delivery(transaction, logged["event_id"])
         with pytest.raises(CommandRejected, match="could not be read") as rejected:
             await transaction.reopen(delivery)
         assert rejected.value.code is Code.WRONG_STATE

@@ -189,7 +189,7 @@ async def test_only_its_own_values_reject_a_command(method: str, error: Statemen
 
 
 async def test_a_command_that_failed_lets_later_ones_pass_for_a_moment(harness: ControllerHarness) -> None:
-    harness.database.faults["find_delivery"].append(DOWN)
+    harness.database.faults["find_deliveries"].append(DOWN)
     stuck = harness.controls.insert("retry", event_id=EVENT_ID)
     async with asyncio.TaskGroup() as group:
         with pytest.raises(StorageUnavailable):
@@ -202,14 +202,14 @@ async def test_a_command_that_failed_lets_later_ones_pass_for_a_moment(harness: 
 
 
 async def test_a_round_is_in_order_of_id_but_what_has_failed_is_last(harness: ControllerHarness) -> None:
-    harness.database.faults["find_delivery"].append(DOWN)
+    harness.database.faults["find_deliveries"].append(DOWN)
     stuck = harness.controls.insert("retry", event_id=EVENT_ID)
     async with asyncio.TaskGroup() as group:
         with pytest.raises(StorageUnavailable):
             await harness.controller.step(group)
         harness.clock.advance(POSTPONE_SECONDS + 0.1)
         later = [harness.controls.insert("pause"), harness.controls.insert("pause", "m")]
-        harness.database.faults["find_delivery"].append(DOWN)
+        harness.database.faults["find_deliveries"].append(DOWN)
         with pytest.raises(StorageUnavailable):
             await harness.controller.step(group)
     assert harness.controls.done == [("pause", None, True), ("pause", "m", True)]

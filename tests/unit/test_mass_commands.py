@@ -30,7 +30,9 @@ ALL = {"failed": 0, "pending_retry": 0, "delivered": 0}
 def found(*seqs: int, kind: str = "failed", looked: int | None = None, is_over: bool = False) -> Matches:
     merchants, kinds = ("m",) * len(seqs), (kind,) * len(seqs)
     passed = len(seqs) if looked is None else looked
-    return Matches(seqs, merchants, passed, max(seqs, default=9), is_over, kinds, (NOW,) * len(seqs))
+    return Matches(
+        seqs, passed, max(seqs, default=9), is_over, kinds, merchants, (NOW,) * len(seqs), merchants
+    )
 
 
 async def carry_out(harness: ControllerHarness, name: str, **changes: Any) -> CommandRow:

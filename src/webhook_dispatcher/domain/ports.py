@@ -338,7 +338,7 @@ class CommandTransaction(MassTransaction, Protocol):
         ...
 
     async def pause(self, merchant_id: str | None, is_paused: bool, number: int | None = None) -> None:
-        """Pause or resume an endpoint, a merchant, or everything; resuming the former two lifts suspensions."""
+        """Pause or resume an endpoint, a merchant, or everything; resuming but the last lifts suspension."""
         ...
 
     async def set_url(self, lane: str, url: str, command_id: int) -> None:

@@ -4,8 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State, sample_of
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.mass_command import MadeDue, Matches
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
@@ -61,7 +63,7 @@ class FakeControls:
         self.commands: list[CommandRow] = []
         self.handlings: dict[int, Handling] = {}
         self.done: list[tuple[Any, ...]] = []
-        self.delivery: FoundDelivery | None = None
+        self.deliveries: tuple[FoundDelivery, ...] = ()
         self.can_run_now = True
         self.reopened = Reopened.DUE_NOW
         self.is_cancelled = True
@@ -111,10 +113,15 @@ class FakeControls:
         finally:
             self.open_transactions -= 1
 
-    def find(self, state: State, is_owed: bool, is_in_flight: bool = False) -> None:
-        """Let an event's delivery be found."""
+    def find(self, state: State, is_owed: bool, is_in_flight: bool = False, endpoint: int = 1) -> None:
+        """Let a delivery of any event be found: that of number 1, the only endpoint, or also of another."""
         finished_at = None if is_owed else NOW
-        self.delivery = FoundDelivery(7, "m", "charge.created", state, is_owed, is_in_flight, finished_at)
+        lane, seq = lane_named("m", endpoint if endpoint > 1 else None), 6 + endpoint
+        found = FoundDelivery(
+            seq, "m", endpoint, lane, "charge.created", state, is_owed, is_in_flight, finished_at
+        )
+        others = (delivery for delivery in self.deliveries if delivery.endpoint != endpoint)
+        self.deliveries = tuple(sorted([*others, found], key=attrgetter("seq")))
 
     async def lock_control(self) -> bool:
         self.database.fail("lock_control")
@@ -203,12 +210,6 @@ class FakeControls:
         self.done.append(("mark_running", lease))
         return handling.token
 
-    async def find_delivery(self, event_id: UUID) -> FoundDelivery:
-        self.database.fail("find_delivery")
-        if self.delivery is None:
-            raise CommandRejected(Code.NOT_FOUND, "unknown")
-        return self.delivery
-
     async def run_now(self, delivery: FoundDelivery) -> bool:
         self.done.append(("run_now", delivery.seq))
         return self.can_run_now
@@ -221,9 +222,13 @@ class FakeControls:
         self.database.fail("wake_lanes")
         self.done.append(("wake_lanes", dict(heads)))
 
-    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
+    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, tuple[FoundDelivery, ...]]:
         self.database.fail("find_deliveries")
-        return {} if self.delivery is None else dict.fromkeys(event_ids, self.delivery)
+        return {
+            event_id: tuple(replace(each, seq=each.seq + 1000 * place) for each in self.deliveries)
+            for place, event_id in enumerate(event_ids)
+            if self.deliveries
+        }
 
     async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
         self.database.fail("cancel")
@@ -239,9 +244,12 @@ class FakeControls:
             handling.status, handling.result = command.status, command.result
             handling.code = command.rejection.code if command.rejection else None
 
-    async def require_endpoint(self, merchant_id: str) -> None:
-        if merchant_id not in self.database.endpoints:
-            raise CommandRejected(Code.NOT_CONFIGURED, "no endpoint")
+    async def require_endpoint(self, merchant_id: str, number: int | None = None) -> str:
+        lanes = lane_named(merchant_id, number), merchant_id if number in (None, 1) else ""
+        for lane in lanes:
+            if lane in self.database.endpoints:
+                return lane
+        raise CommandRejected(Code.NOT_CONFIGURED, "no endpoint")
 
     async def is_everything_paused(self) -> bool:
         return None in self.paused
@@ -249,15 +257,16 @@ class FakeControls:
     async def read_sample(self, event_type: str) -> bytes | None:
         return sample_of(event_type, "id") if event_type == self.own_type else None
 
-    async def read_suspension(self, merchant_id: str) -> datetime | None:
-        return self.suspended.get(merchant_id)
+    async def read_suspension(self, merchant_id: str, number: int) -> datetime | None:
+        return self.suspended.get(merchant_id if number == 1 else lane_named(merchant_id, number))
 
-    async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
-        self.done.append(("pause", merchant_id, is_paused))
+    async def pause(self, merchant_id: str | None, is_paused: bool, number: int | None = None) -> None:
+        narrower = () if number is None else (number,)
+        self.done.append(("pause", merchant_id, is_paused, *narrower))
 
-    async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
+    async def set_url(self, lane: str, url: str, command_id: int) -> None:
         self.database.fail("set_url")
-        self.done.append(("set_url", merchant_id, url))
+        self.done.append(("set_url", lane, url))
 
     async def count_failed(self, command: RetryFailed) -> int:
         return sum(chunk.matched for chunk in self.chunks)
@@ -287,7 +296,7 @@ class FakeControls:
 
     def _look(self, where: str, after: int, limit: int) -> Matches:
         self.asked_looks.append((where, after, limit))
-        return self.looks.pop(0) if self.looks else Matches((), (), 0, after, is_over=True)
+        return self.looks.pop(0) if self.looks else Matches((), 0, after, is_over=True)
 
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Matches:
         return self._look("waiting", after, limit)
@@ -302,7 +311,7 @@ class FakeControls:
         self.database.fail(how)
         self.done.append((how, tuple(found.seqs)))
         seqs = tuple(seq for seq in found.seqs if seq not in self.left_out)
-        return MadeDue(seqs, dict.fromkeys(found.merchants))
+        return MadeDue(seqs, dict.fromkeys(found.lanes))
 
     async def run_all_now(self, found: Matches) -> MadeDue:
         return self._make_due("run_all_now", found)
