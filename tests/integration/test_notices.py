@@ -350,9 +350,11 @@ async def test_who_has_only_failed_for_long_is_told_and_recovers_by_a_success(
     accepted = await succeed(storage, here, "m", -7300)
     since = await fail(storage, here, "m", -7200, -3600, -1)
     assert await report(here) == Reported(NOTHING | {"endpoint.failing": 1}, has_more=False)
+    endpoint = await storage.db.fetchval("SELECT id FROM webhook.endpoint WHERE merchant_id = 'm'")
     assert await notices(storage, "endpoint.failing") == [
         {
             "merchantId": "m",
+            "endpointId": str(endpoint),
             "failingSince": render_instant(since),
             "lastSuccessAt": render_instant(accepted),
             "failuresInARow": 3,
@@ -363,7 +365,12 @@ async def test_who_has_only_failed_for_long_is_told_and_recovers_by_a_success(
     recovered = await succeed(storage, here, "m")
     assert await report(here) == Reported(NOTHING | {"endpoint.recovered": 1}, has_more=False)
     assert await notices(storage, "endpoint.recovered") == [
-        {"merchantId": "m", "failingSince": render_instant(since), "recoveredAt": render_instant(recovered)}
+        {
+            "merchantId": "m",
+            "endpointId": str(endpoint),
+            "failingSince": render_instant(since),
+            "recoveredAt": render_instant(recovered),
+        }
     ]
     assert (await report(here)).written == NOTHING
 

@@ -168,9 +168,11 @@ async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: St
     )
     assert told is not None
     lane = await storage.lane("m")
+    endpoint = await storage.db.fetchval("SELECT id FROM webhook.endpoint WHERE merchant_id = 'm'")
     assert (told["merchant_id"], told["type"]) == ("$platform", "endpoint.suspended")
     assert json.loads(told["object"]) == {
         "merchantId": "m",
+        "endpointId": str(endpoint),
         "failingSince": render_instant(lane["failing_since"]),
         "lastSuccessAt": render_instant(lane["last_success_at"]),
         "suspendedAt": render_instant(lane["suspended_at"]),
@@ -432,13 +434,13 @@ async def test_resuming_a_merchant_lifts_it_and_lets_it_begin_anew(storage: Stor
     await suspended(storage)
     here = await storage.daemon("here")
     async with PostgresControls(here.pool).transaction() as transaction:
-        assert await transaction.read_suspension("m") == (await storage.lane("m"))["suspended_at"]
+        assert await transaction.read_suspension("m", 1) == (await storage.lane("m"))["suspended_at"]
         await transaction.pause("m", True)
     lane = await storage.lane("m")
     assert (lane["paused"], lane["suspended_at"] is None) == (True, False), "both hold"
     async with PostgresControls(here.pool).transaction() as transaction:
         await transaction.pause("m", False)
-        assert await transaction.read_suspension("m") is None
+        assert await transaction.read_suspension("m", 1) is None
     lane = await storage.lane("m")
     assert (lane["paused"], lane["suspended_at"], lane["failing_since"]) == (False, None, None)
     assert lane["failures_in_a_row"] == 0

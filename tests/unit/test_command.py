@@ -68,6 +68,13 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
         *((make("pause", "m"), Pause("m", True)), (make("pause"), Pause(None, True))),
         *((make("resume", "m"), Pause("m", False)), (make("resume"), Pause(None, False))),
         (make("cancel", event_id=ID), Cancel(ID)),
+        (make("cancel", event_id=ID, endpoint=2), Cancel(ID, 2)),
+        (make("retry", event_id=ID, endpoint=None), Retry(ID, force=False)),
+        (make("retry_failed", "m", endpoint=2), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED, 2)),
+        (make("test_event", "m", endpoint=2), TestEvent("m", endpoint=2)),
+        (make("set_url", "m", url="https://a.example/", endpoint=2), SetUrl("m", "https://a.example/", 2)),
+        (make("pause", "m", endpoint=999), Pause("m", True, 999)),
+        (make("resume", "m", endpoint=1), Pause("m", False, 1)),
     ],
 )  # fmt: skip
 def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
@@ -127,6 +134,13 @@ def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | S
         (make("cancel", "m"), "cancel needs event_id"),
         *((make("", "m"), "unknown command"), (make("RETRY", event_id=ID), "unknown command")),
         (make("delete", "m"), f"known are {', '.join(COMMANDS)}"),
+        *((make("pause", "m", endpoint=number), "args.endpoint is a whole number from 1 to 999")
+          for number in (0, 1000, True, "2", [1])),
+        *((make(name, endpoint=2, since=SINCE), "args.endpoint needs merchant_id")
+          for name in ("pause", "resume", "retry_failed")),
+        *((make(name, "m", endpoint=2, before=SINCE), f"{name} takes no args.endpoint")
+          for name in ("recover", "skip")),
+        (make("pause", "m\x1f2"), "merchant_id holds a control character"),
     ],
 )  # fmt: skip
 def test_malformed_commands_say_what_is_wrong(row: CommandRow, says: str) -> None:

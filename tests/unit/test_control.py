@@ -1,6 +1,7 @@
 """Taking commands up: what each does, and what is rejected with which code."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,10 @@ from webhook_dispatcher.dispatch.control.postponed import POSTPONE_SECONDS
 from webhook_dispatcher.domain.command import Code, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.ports import Reopened
 
+SECOND = lane_named("m", 2)
 DOWN = StorageUnavailable("down")
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 
@@ -100,6 +103,61 @@ async def test_what_is_not_owed_is_not_cancelled(harness: ControllerHarness, tak
     harness.controls.find(State.PENDING, is_owed=True)
     harness.controls.is_cancelled = False
     await harness.assert_rejected(harness.controls.insert("cancel", event_id=EVENT_ID), Code.WRONG_STATE)
+
+
+@pytest.mark.parametrize(
+    ("first", "args", "reopened"),
+    [
+        (State.DELIVERED, {}, {8: SECOND}),
+        (State.FAILED, {}, {7: "m", 8: SECOND}),
+        (State.FAILED, {"endpoint": 2}, {8: SECOND}),
+        (State.DELIVERED, {"force": True, "endpoint": 1}, {7: "m"}),
+    ],
+)
+async def test_a_retry_of_an_event_is_of_those_deliveries_that_can_be(
+    harness: ControllerHarness, first: State, args: dict[str, Any], reopened: dict[int, str]
+) -> None:
+    harness.database.configure(SECOND)
+    harness.controls.find(first, is_owed=False)
+    harness.controls.find(State.FAILED, is_owed=False, endpoint=2)
+    command = harness.controls.insert("retry", event_id=EVENT_ID, args=args)
+    made_due = [("reopen", seq) for seq in reopened]
+    woken = ("wake_lanes", dict.fromkeys(reopened.values()))
+    await harness.assert_done(command, {"in_flight": False}, *made_due, woken)
+
+
+async def test_a_retry_of_an_event_of_which_none_can_be_is_rejected_as_the_first(
+    harness: ControllerHarness,
+) -> None:
+    harness.controls.find(State.DELIVERED, is_owed=False)
+    harness.controls.find(State.PENDING, is_owed=True, endpoint=2)
+    command = harness.controls.insert("retry", event_id=EVENT_ID)
+    await harness.assert_rejected(command, Code.WRONG_STATE)
+    assert "was delivered" in harness.controls.handlings[command.id].message
+    other = harness.controls.insert("retry", event_id=EVENT_ID, args={"endpoint": 3})
+    await harness.assert_rejected(other, Code.NOT_FOUND)
+
+
+async def test_a_cancel_of_an_event_is_of_those_deliveries_that_are_owed(harness: ControllerHarness) -> None:
+    harness.controls.find(State.DELIVERED, is_owed=False)
+    harness.controls.find(State.PENDING_RETRY, is_owed=True, is_in_flight=True, endpoint=2)
+    command = harness.controls.insert("cancel", event_id=EVENT_ID)
+    await harness.assert_done(command, {"in_flight": True}, ("cancel", {8}))
+    of_first = harness.controls.insert("cancel", event_id=EVENT_ID, args={"endpoint": 1})
+    await harness.assert_rejected(of_first, Code.WRONG_STATE)
+
+
+async def test_a_pause_or_another_url_may_be_of_one_endpoint(harness: ControllerHarness) -> None:
+    harness.database.configure(SECOND)
+    second = {"endpoint": 2}
+    await harness.assert_done(harness.controls.insert("pause", "m", args=second), {}, ("pause", "m", True, 2))
+    harness.controls.done.clear()
+    await harness.assert_done(
+        harness.controls.insert("set_url", "m", args={"url": URL, **second}), {}, ("set_url", SECOND, URL)
+    )
+    harness.controls.done.clear()
+    third = harness.controls.insert("resume", "m", args={"endpoint": 3})
+    await harness.assert_rejected(third, Code.NOT_CONFIGURED)
 
 
 async def test_a_url_is_changed_if_the_new_one_is_public(harness: ControllerHarness) -> None:

@@ -119,11 +119,11 @@ class Metrics:
             "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", shard
         )
         self.suspended_merchants = self._measured(
-            "suspended_merchants", "Merchants that are tried once an interval, in the database.", shard
+            "suspended_merchants", "Endpoints that are tried once an interval, in the database.", shard
         )
         self.failing_merchants = self._measured(
             "failing_merchants",
-            "Merchants that have accepted nothing for five minutes, and are not suspended.",
+            "Endpoints that have accepted nothing for five minutes, and are not suspended.",
             shard,
         )
         self.lost_events = self._measured(
