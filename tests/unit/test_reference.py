@@ -27,6 +27,7 @@ ARGUMENTS = {
     "before": "2026-11-20T09:00:00Z",
     "url": "https://merchant.com/webhooks",
     "type": "charge.failed",
+    "endpoint": 2,
 }
 
 

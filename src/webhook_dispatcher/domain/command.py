@@ -244,13 +244,7 @@ class RetryFailed:
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        since = _instant(row, "since")
-        if row.merchant_id is None and since is None:
-            _malformed(f"{row.name} needs merchant_id or args.since")
-        limit = _count(row, "limit", MAX_RETRIED)
-        # Deliveries that fail again after the command was given are left out, or it would never end.
-        until = min(_instant(row, "until") or row.created_at, row.created_at)
-        return cls(row.merchant_id, since or LONG_AGO, until, limit, _endpoint_of_merchant(row))
+        return cls(row.merchant_id, *_period(row), _endpoint(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,12 +285,9 @@ class Recover:
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        period = RetryFailed.from_row(row)
         return cls(
-            period.merchant_id,
-            period.since,
-            period.until,
-            period.limit,
+            row.merchant_id,
+            *_period(row),
             _choice(row, "states", RECOVERABLE) or tuple(map(str, RECOVERED_BY_DEFAULT)),
             *_which_events(row),
             _choice(row, "leave_out", tuple(LeaveOut)) or (),
@@ -398,12 +389,19 @@ class Pause:
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row of `pause`; CommandRejected when it is malformed."""
-        return cls(row.merchant_id, True, _endpoint_of_merchant(row))
+        return cls._of(row, is_paused=True)
 
     @classmethod
     def from_resume_row(cls, row: CommandRow) -> Self:
         """Read a row of `resume`; CommandRejected when it is malformed."""
-        return cls(row.merchant_id, False, _endpoint_of_merchant(row))
+        return cls._of(row, is_paused=False)
+
+    @classmethod
+    def _of(cls, row: CommandRow, is_paused: bool) -> Self:
+        endpoint = _endpoint(row)
+        if endpoint is not None and row.merchant_id is None:
+            _malformed("args.endpoint needs merchant_id")
+        return cls(row.merchant_id, is_paused, endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,7 +617,7 @@ def parse_command(row: CommandRow) -> Command:
         _malformed(f"unknown command; known are {', '.join(COMMANDS)}")
     if row.merchant_id is not None and merchant_of(row.merchant_id) != row.merchant_id:
         _malformed("merchant_id holds a control character")
-    if _argument(row, "endpoint") is not None and "args.endpoint" not in spec.takes:
+    if "endpoint" in row.args and "args.endpoint" not in spec.takes:
         # What it would do to the other endpoints, nobody has asked for.
         _malformed(f"{row.name} takes no args.endpoint")
     return spec.from_row(row)
@@ -650,6 +648,17 @@ def _instant(row: CommandRow, name: str) -> datetime | None:
     except (TypeError, ValueError, OverflowError):
         _malformed(f"args.{name} is an instant such as 2026-11-20T08:15:30Z")
     _malformed(f"args.{name} needs an offset, such as Z or +00:00")
+
+
+def _period(row: CommandRow) -> tuple[datetime, datetime, int]:
+    """Read of which range of time deliveries are sent again, and of how many at most."""
+    since = _instant(row, "since")
+    if row.merchant_id is None and since is None:
+        _malformed(f"{row.name} needs merchant_id or args.since")
+    limit = _count(row, "limit", MAX_RETRIED)
+    # Deliveries that fail again after the command was given are left out, or it would never end.
+    until = min(_instant(row, "until") or row.created_at, row.created_at)
+    return since or LONG_AGO, until, limit
 
 
 def _flag(row: CommandRow, name: str) -> bool:
@@ -706,13 +715,6 @@ def _event_id(row: CommandRow) -> UUID:
 def _endpoint(row: CommandRow) -> int | None:
     """Read the number of one of the merchant's endpoints; None: all of them, or the first."""
     return None if _argument(row, "endpoint") is None else _count(row, "endpoint", MAX_ENDPOINT)
-
-
-def _endpoint_of_merchant(row: CommandRow) -> int | None:
-    endpoint = _endpoint(row)
-    if endpoint is not None and row.merchant_id is None:
-        _malformed("args.endpoint needs merchant_id")
-    return endpoint
 
 
 def _merchant_id(row: CommandRow) -> str:
