@@ -350,7 +350,8 @@ async def test_who_has_only_failed_for_long_is_told_and_recovers_by_a_success(
     accepted = await succeed(storage, here, "m", -7300)
     since = await fail(storage, here, "m", -7200, -3600, -1)
     assert await report(here) == Reported(NOTHING | {"endpoint.failing": 1}, has_more=False)
-    endpoint = await storage.db.fetchval("SELECT id FROM webhook.endpoint WHERE merchant_id = 'm'")
+    find = "SELECT id FROM webhook.endpoint WHERE merchant_id = $1"
+    endpoint = await storage.db.fetchval(find, await here.lane_of("m"))
     assert await notices(storage, "endpoint.failing") == [
         {
             "merchantId": "m",
