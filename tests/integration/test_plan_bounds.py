@@ -160,9 +160,9 @@ async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mo
     dear = {"is_known_merchant", "read_current_sealing_key"}
     dear |= {"read_own_charge", "list_own_deliveries_of_charge"}
     # Looks of the console's pages are bounded where the planner does not see it, and so are the command
-    # line's by the same texts.
+    # line's by the same texts, and that of a recovery at what waits.
     dear |= {name for name in QUESTIONS if name.startswith(("show_", "console_"))} | {"read_key_to_seal_with"}
-    dear |= {name for name in QUESTIONS if f"console_{name}" in QUESTIONS}
+    dear |= {name for name in QUESTIONS if f"console_{name}" in QUESTIONS} | {"find_waiting"}
     if plan_cache_mode == "force_custom_plan":
         dear |= {"read_runs", "count_failed", "reopen_failed", "report_failing"}
     asked = {name: question.values for name, question in QUESTIONS.items()}

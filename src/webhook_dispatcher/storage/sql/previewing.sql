@@ -169,9 +169,13 @@ UNION ALL
 SELECT
     deliveries.merchant_id,
     coalesce((
-        SELECT endpoints.paused
-        FROM webhook.endpoints
-        WHERE endpoints.merchant_id = deliveries.merchant_id AND endpoints.number = coalesce(deliveries.endpoint, 1)
+        SELECT bool_or(lanes.paused)
+        FROM webhook.lanes
+        -- Number 1 may have been at the merchant's own lane then, or be there now.
+        WHERE lanes.merchant_id = ANY(ARRAY[
+            webhook.lane_named(deliveries.merchant_id, coalesce(deliveries.endpoint, 1::smallint)),
+            CASE WHEN coalesce(deliveries.endpoint, 1) = 1 THEN deliveries.merchant_id END
+        ])
     ), false) AS merchant_is_paused,
     (SELECT state.paused FROM webhook.state WHERE state.is_only) AS everything_is_paused
 FROM webhook.deliveries
