@@ -40,6 +40,10 @@ FROM moved CROSS JOIN unnest('{1, 2}'::smallint[]) AS number
 ORDER BY seq, number
 RETURNING copy_of
 """
+WAIT = """
+INSERT INTO webhook.outbox (merchant_id, type, object, attempts, due_at)
+VALUES ($1, 'charge.created', '{}', 1, 'infinity') RETURNING seq
+"""
 ALONE = "DELETE FROM webhook.endpoint WHERE merchant_id = $1"
 LOGGED = """
 SELECT event_id, seq, merchant_id, endpoint, state, failed_reason, copy_of, xid
@@ -218,7 +222,8 @@ async def test_a_command_for_an_endpoint_is_for_its_delivery_alone(
 async def test_a_merchant_is_paused_with_all_its_lanes_and_an_endpoint_with_its_own(
     storage: StorageHarness, here: Daemon, number: int | None, lanes: list[str]
 ) -> None:
-    await here.lease("m2", "l", *lanes)
+    await storage.configure("m2")
+    await storage.db.execute("UPDATE webhook.lane SET lease_until = 'infinity'")
     for is_paused, paused in ((True, lanes), (False, [])):
         async with PostgresControls(here.pool).transaction() as transaction:
             await transaction.pause("m", is_paused, number)
@@ -232,8 +237,8 @@ async def test_what_waits_for_a_retry_is_recovered_wherever_its_endpoint_was(
     storage: StorageHarness, here: Daemon
 ) -> None:
     """What was to be retried when the second endpoint came lies in the merchant's lane until it is due."""
-    waiting = [seq for lane in ("m", FIRST, SECOND) for seq in await storage.insert_due(lane, 600)]
-    await storage.insert_due(lane_named("m", 3), 600)
+    waiting = [await storage.db.fetchval(WAIT, lane) for lane in ("m", FIRST, SECOND)]
+    await storage.db.execute(WAIT, lane_named("m", 3))
     wanted = Recover("m", LONG_AGO, await storage.now(), 10, retries=7)
     async with PostgresControls(here.pool).transaction() as transaction:
         assert list((await transaction.find_waiting(wanted, 0, 10)).seqs) == waiting

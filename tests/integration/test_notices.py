@@ -61,7 +61,7 @@ async def report(daemon: Daemon) -> Reported:
 
 async def notices(storage: StorageHarness, notice_type: str) -> list[dict[str, Any]]:
     query = (
-        "SELECT object::jsonb - 'endpointId' AS object FROM webhook.outbox "
+        "SELECT object FROM webhook.outbox "
         "WHERE webhook.merchant_of(merchant_id) = $1 AND type = $2 AND object::text <> '{}' ORDER BY seq"
     )
     return [json.loads(row["object"]) for row in await storage.db.fetch(query, PLATFORM, notice_type)]

@@ -171,9 +171,10 @@ class PostgresCommandTransaction(PostgresMassTransaction):
 
     async def require_endpoint(self, merchant_id: str, number: int | None = None) -> str:
         row = await self._row("find_configured", merchant_id, number)
+        if row is None and number in (None, 1):
+            raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
         if row is None:
-            which = "endpoint" if number is None else f"endpoint {number}"
-            raise CommandRejected(Code.NOT_CONFIGURED, f"the merchant has no {which}")
+            raise CommandRejected(Code.NOT_CONFIGURED, f"the merchant has no endpoint {number}")
         lane: str = row["lane"]
         return lane
 
