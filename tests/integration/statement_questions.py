@@ -61,7 +61,12 @@ INSERT INTO webhook.sealing_key (key_id, public_half) VALUES ('k1', sha256(''))
 FILL = f"""
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
 SELECT '{NAMED}' || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(0, {LANES - 1}) AS n;
-INSERT INTO webhook.lane (merchant_id) VALUES ('{HOT_ONE}'), ('{OWING_ONE}');
+INSERT INTO webhook.lane (merchant_id, routed_at)
+VALUES ('{HOT_ONE}', clock_timestamp()), ('{OWING_ONE}', NULL);
+INSERT INTO webhook.lane (merchant_id) SELECT '{HOT_ONE}' || chr(31) || n FROM generate_series(1, 2) AS n;
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+SELECT '{HOT_ONE}' || chr(31) || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(1, 2) AS n;
+UPDATE webhook.lane SET lease_until = clock_timestamp() + interval '1 hour' WHERE merchant_id = '{HOT_ONE}';
 UPDATE webhook.lane SET retry_at = clock_timestamp() - interval '1 minute' WHERE merchant_id < '{NAMED}1';
 INSERT INTO webhook.outbox (seq, id, merchant_id, type, object, due_at, claim) OVERRIDING SYSTEM VALUE
 SELECT
@@ -322,6 +327,23 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "read_endpoints": Question((NAMES,), ASKED),
     "read_recalls": Question(()),
+    # routing
+    "route": Question(
+        (f"'{HOT_ONE}'", "0", "pg_postmaster_start_time()", "0", "0", str(3 * ASKED))
+        + ("1 << 21", "'30 seconds'", NOW),
+        3 * ASKED,
+    ),
+    "hand_on": Question(
+        (
+            _listed([_seq(CLAIMED_FROM + n) for n in range(ASKED)]),
+            _listed([CLAIMED_FROM + n for n in range(ASKED)]),
+            _listed([f"E'{NAMED}{n}\\x1f1'" for n in range(ASKED)]),
+            NOW,
+        ),
+        ASKED,
+    ),
+    "find_alone": Question(()),
+    "become_direct": Question((f"'{HOT_ONE}'",)),
     # retrying
     "find_due_lanes": Question(("'-infinity'", "''", str(ASKED)), ASKED),
     "lock_longest_due_lanes": Question((str(ASKED),), ASKED),
@@ -728,6 +750,7 @@ READ_WHOLE: Mapping[str, str] = {
 
 SUBJECTS: Sequence[tuple[str, Role | None]] = (
     ("claiming", None),
+    ("routing", None),
     ("retrying", None),
     ("suspending", None),
     ("unreadable", None),

@@ -1,8 +1,9 @@
 """What a claim brings from storage. `lane` is a lane's name: the id of its merchant."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -53,6 +54,7 @@ class Lease:
     server_started_at: it holds while this server runs. The next one may not have what was read under it.
     free_since: when its merchant's latest attempt ended, where that succeeded; when it was leased, where the
         merchant fails: nobody else kept its events until then. None: nothing was attempted yet.
+    is_routed: its merchant has several endpoints: what waits here is copied into their lanes, and not sent.
     """
 
     lane: str
@@ -62,6 +64,7 @@ class Lease:
     is_suspended: bool
     server_started_at: datetime
     free_since: datetime | None = None
+    is_routed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,67 @@ class RunAsk:
     max_events: int
     max_bytes: int
     server_started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAsk:
+    """How much of a routed lane is to be routed: what is behind `after_seq`, within both limits.
+
+    stable: nothing could appear at or below it any more when this was asked.
+    max_rows, max_bytes: of events and copies together; the first event is routed whatever its size.
+    at: when it was asked, in database time.
+    """
+
+    lease: Lease
+    after_seq: int
+    stable: int
+    max_rows: int
+    max_bytes: int
+    at: datetime
+
+
+class RouteFate(StrEnum):
+    """What became of a lane whose holder asked for events to be routed.
+
+    KEPT: it goes on, with its lease renewed. RELEASED: nothing is left. ALONE: it is released too, since
+    number 1 alone, or nobody, is left. LOCKED: somebody else had it locked for the moment.
+    """
+
+    KEPT = "kept"
+    RELEASED = "released"
+    ALONE = "alone"
+    RECALLED = "recalled"
+    LOST = "lost"
+    LOCKED = "locked"
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """What was routed, in order of seq.
+
+    reached: the last event's seq. is_cut: more is owed than was routed. unwanted: events that nobody wanted.
+    failed: types of events that nobody was there for. heads: by lane that got copies, the first one's seq.
+    """
+
+    fate: RouteFate
+    events: int = 0
+    unwanted: int = 0
+    failed: Sequence[str] = ()
+    reached: int | None = None
+    is_cut: bool = False
+    heads: Mapping[str, int] = field(default_factory=dict)
+
+
+class HandedOn(StrEnum):
+    """What became of a claimed row whose lane has no endpoint.
+
+    MOVED: it is due where its merchant's number 1 is. WAITS: it could not be moved just now. NOBODY: there is
+    no endpoint for it.
+    """
+
+    MOVED = "moved"
+    WAITS = "waits"
+    NOBODY = "nobody"
 
 
 class DueCursor(NamedTuple):

@@ -14,8 +14,11 @@ from webhook_dispatcher.domain.claim import (
     ClaimedRetry,
     DueCursor,
     DueRow,
+    HandedOn,
     Leased,
     Recalls,
+    RouteAsk,
+    Routed,
     RunAsk,
     SweptLane,
 )
@@ -91,6 +94,22 @@ class Claims(Protocol):
 
     async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
         """Read the endpoints of those lanes that have one."""
+        ...
+
+    async def route(self, ask: RouteAsk, lease: timedelta) -> Routed:
+        """Write the next events of a routed lane into the lanes of the endpoints that want them."""
+        ...
+
+    async def find_alone(self) -> list[str]:
+        """Name merchants that are routed still, though number 1 alone is left, or nobody."""
+        ...
+
+    async def become_direct(self, merchant_id: str) -> bool:
+        """Make such a merchant's lane its endpoint's again; False: number 1 owes first attempts still."""
+        ...
+
+    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
+        """Move claimed rows of lanes without an endpoint to where number 1 is; say so of each, by its seq."""
         ...
 
     async def read_recalls(self) -> Recalls:

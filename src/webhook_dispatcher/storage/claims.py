@@ -1,7 +1,7 @@
-"""Claiming: the statements of claiming.sql, retrying.sql and unreadable.sql, and trials, bound and mapped."""
+"""Claiming: statements of claiming, routing, retrying and unreadable.sql, and trials, bound and mapped."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 
 import asyncpg
@@ -12,10 +12,14 @@ from webhook_dispatcher.domain.claim import (
     ClaimedRetry,
     DueCursor,
     DueRow,
+    HandedOn,
     Lease,
     Leased,
     Recalls,
     Released,
+    RouteAsk,
+    Routed,
+    RouteFate,
     RunAsk,
     SweptLane,
 )
@@ -28,7 +32,7 @@ from webhook_dispatcher.storage.events import to_event, to_retry, to_trial
 from webhook_dispatcher.storage.statements import load
 
 _RETRYING = load("retrying")
-_CLAIMING = {**load("claiming"), **load("unreadable")}
+_CLAIMING = {**load("claiming"), **load("routing"), **load("unreadable")}
 _SUSPENDING = load("suspending")
 TRIALS_LOOKED_AT = 200
 """Suspended lanes whose rest is over that one look goes through: some wait for a lease."""
@@ -74,6 +78,7 @@ class PostgresClaims:
                     row["is_suspended"],
                     row["server_started_at"],
                     row["free_since"],
+                    row["is_routed"],
                 )
                 for row in rows
                 if row["epoch"] is not None
@@ -121,6 +126,46 @@ class PostgresClaims:
         return {
             row["merchant_id"]: _endpoint(row) for row in await self._fetch("read_endpoints", list(lanes))
         }
+
+    async def route(self, ask: RouteAsk, lease: timedelta) -> Routed:
+        [row] = await self._fetch(
+            "route",
+            ask.lease.lane,
+            ask.lease.epoch,
+            ask.lease.server_started_at,
+            ask.after_seq,
+            ask.stable,
+            ask.max_rows,
+            ask.max_bytes,
+            lease,
+            ask.at,
+        )
+        return Routed(
+            RouteFate(row["fate"]),
+            row["events"],
+            row["unwanted"],
+            row["failed"],
+            row["reached"],
+            row["is_cut"],
+            dict(zip(row["lanes"], row["heads"], strict=True)),
+        )
+
+    async def find_alone(self) -> list[str]:
+        return [row["merchant_id"] for row in await self._fetch("find_alone")]
+
+    async def become_direct(self, merchant_id: str) -> bool:
+        [row] = await self._fetch("become_direct", merchant_id)
+        return bool(row["is_direct"])
+
+    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
+        rows = await self._fetch(
+            "hand_on",
+            [retry.event.seq for retry in retries],
+            [retry.claim for retry in retries],
+            [retry.event.lane for retry in retries],
+            at,
+        )
+        return {row["seq"]: HandedOn(row["fate"]) for row in rows}
 
     async def read_recalls(self) -> Recalls:
         rows = await self._fetch("read_recalls")

@@ -125,7 +125,7 @@ UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
 -- $3 lease interval
 -- $4 owner text
 -- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz, is_suspended boolean,
---      server_started_at timestamptz, free_since timestamptz, is_missing boolean, is_locked boolean
+--      server_started_at timestamptz, free_since timestamptz, is_routed boolean, is_missing boolean, is_locked boolean
 -- order: none; one row for each wanted lane, epoch is null where it was not leased: the lane is missing,
 --      it is free but locked by somebody for the moment, or it is not free
 WITH wanted AS MATERIALIZED (
@@ -165,7 +165,8 @@ leased AS (
         CASE
             WHEN lane.failing_since IS NOT NULL OR lane.suspended_at IS NOT NULL THEN lane.leased_at
             ELSE lane.last_success_at
-        END AS free_since
+        END AS free_since,
+        lane.routed_at IS NOT NULL AS is_routed
 )
 SELECT
     leased.merchant_id,
@@ -175,12 +176,14 @@ SELECT
     leased.is_suspended,
     pg_postmaster_start_time() AS server_started_at,
     leased.free_since,
+    leased.is_routed,
     false AS is_missing,
     false AS is_locked
 FROM leased
 UNION ALL
 SELECT
     wanted.merchant_id,
+    NULL,
     NULL,
     NULL,
     NULL,
