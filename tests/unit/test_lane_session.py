@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW, make_event
 from tests.unit.fakes.database import FakeDatabase
-from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget, trust
+from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget, SessionState, trust
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import Attempt
@@ -92,6 +92,21 @@ def test_a_read_that_was_cut_leaves_more(session: LaneSession) -> None:
     session.take_in(events(2), RunAsk("m", 0, 20, 5, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 2
+
+
+def test_routing_reaches_no_further_than_what_was_routed_or_can_appear(session: LaneSession) -> None:
+    assert session.ask_to_route() == 0
+    session.routed(None, stable=9, is_cut=True)
+    assert (session.has_more, session.ask_to_route()) == (True, 0), "nothing passes a row that is locked"
+    session.routed(7, stable=9, is_cut=True)
+    assert session.ask_to_route() == 7
+    session.routed(8, stable=5, is_cut=True)
+    assert session.ask_to_route() == 7
+    session.notice(12)
+    session.routed(None, stable=9, is_cut=False)
+    assert (session.has_more, session.turn(()).reach, session.state) == (True, 9, SessionState.OPEN)
+    session.notice(9)
+    assert (session.straggler, session.state) == (9, SessionState.ENDING)
 
 
 def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() -> None:

@@ -16,10 +16,17 @@ from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT, KEY_WAIT
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MAX_BEHIND
-from webhook_dispatcher.dispatch.retries import BURST, MAX_START_WAIT, MIN_POLL, POLL, UNCOUNTED_WAIT
-from webhook_dispatcher.domain.claim import ClaimedRetry
+from webhook_dispatcher.dispatch.retries import (
+    BURST,
+    HAND_ON_WAIT,
+    MAX_START_WAIT,
+    MIN_POLL,
+    POLL,
+    UNCOUNTED_WAIT,
+)
+from webhook_dispatcher.domain.claim import ClaimedRetry, HandedOn
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -53,6 +60,27 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
         await until(lambda: harness.recorder.unwritten == 4)
         await quiet()
         assert (await harness.retrier.step(group)).started == 1
+
+
+async def test_a_row_without_endpoint_is_handed_on_or_waits_for_that(harness: RetrierHarness) -> None:
+    harness.owe(1, 2, lane="gone")
+    harness.owe(3)
+    harness.claims.fates = {1: HandedOn.MOVED, 2: HandedOn.WAITS}
+    await harness.round()
+    [waiting, sent] = sorted(harness.records.written, key=lambda record: record.event.seq)
+    assert (waiting.event.seq, waiting.attempt, waiting.due_at) == (2, None, waiting.at + HAND_ON_WAIT)
+    assert (sent.event.seq, harness.sender.event_ids, harness.memory.used) == (3, [3], 0)
+
+
+async def test_a_row_that_cannot_be_handed_on_is_left_alone_and_others_are(harness: RetrierHarness) -> None:
+    harness.owe(1, 2, lane="gone")
+    harness.claims.fates = dict.fromkeys((1, 2), HandedOn.MOVED)
+    damaged = StatementRefused("XX001", "missing chunk number 0")
+    harness.database.faults["hand_on"].extend([damaged, damaged, None])
+    await harness.round()
+    assert seqs_of(harness.records.written) == [1]
+    assert harness.instruments.blocked.seqs() == [1]
+    assert 2 not in harness.database.owed
 
 
 SECOND = timedelta(seconds=1)

@@ -12,7 +12,7 @@ from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
-from webhook_dispatcher.dispatch.sweep import ClockCorrection, RetryMending
+from webhook_dispatcher.dispatch.sweep import ClockCorrection, Mending
 from webhook_dispatcher.dispatch.upkeep import (
     CONTROL_KEPT,
     DAYS_AHEAD,
@@ -238,10 +238,17 @@ class Lanes(FakeClaims):
 async def test_lanes_are_mended_page_by_page_and_round_after_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "SWEEP_PAGE", 2)
     lanes = Lanes()
-    mending = RetryMending(lanes)
+    mending = Mending(lanes)
     for _ in range(5):
         await mending.step()
     assert lanes.asked == ["", "b", "d", "", "b"]
+
+
+async def test_merchants_that_are_routed_in_vain_get_their_own_lanes_back() -> None:
+    lanes = Lanes()
+    lanes.alone = ["m", "n"]
+    await Mending(lanes).step()
+    assert lanes.alone == []
 
 
 async def test_a_clock_that_was_set_is_corrected_for_in_two_rounds_once_clocks_agree() -> None:

@@ -45,7 +45,7 @@ from webhook_dispatcher.dispatch.sweep import (
     MEND_INTERVAL,
     SWEEP_INTERVAL,
     ClockCorrection,
-    RetryMending,
+    Mending,
     Sweep,
 )
 from webhook_dispatcher.dispatch.upkeep import (
@@ -360,7 +360,7 @@ class Daemon:
                 "sweep.failed",
                 wake=self._dispatcher.needs_sweep,
             ),
-            loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
+            loop(MEND_INTERVAL, Mending(claims).step, "mend.failed"),
             loop(CORRECTION_INTERVAL, correction.step, "clock.uncorrected"),
             loop(RECALL_INTERVAL, obeying, "recall.failed"),
             loop(SUSPENSION_LOOK, suspension.step, "suspension.failed"),

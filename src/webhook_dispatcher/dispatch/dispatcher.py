@@ -1,4 +1,4 @@
-"""Claims lanes for first attempts and starts their sessions.
+"""Claims lanes for first attempts, or to route what waits in them, and starts their sessions.
 
 A step polls for new events, reads more events for sessions whose run becomes short, and claims lanes that
 have work. Three sources tell which lanes those are: the tail (new events), the sweep (what the tail cannot
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -20,12 +21,14 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.router import Router
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
 from webhook_dispatcher.domain.claim import Arrivals, Lease, SweptLane
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnopenedSecret
 from webhook_dispatcher.domain.event import FailedReason
+from webhook_dispatcher.domain.lane import merchant_of, number_of
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
@@ -95,6 +98,10 @@ class Dispatcher:
         self._worker = Worker(
             claims, recorder, attempter, instruments, limits.suspension_interval, self._wake, self._may_add
         )
+        self._router = Router(
+            claims, recorder, instruments, limits.lease, limits.trust, self._stable, self._notice_copies
+        )
+        self._crowded: dict[str, int] = {}
 
     @property
     def lanes_leased(self) -> int:
@@ -153,7 +160,7 @@ class Dispatcher:
         self._may_claim = not outage.is_on or await outage.may_claim(self._claims.check_writable)
         if self._worker.low:
             await self._worker.read_on(self._tail.stable)
-        if self._ready.kinds:
+        if self._ready.kinds or self._crowded:
             await self._claim(group)
         self.answered_at = self._clock.elapsed()
         if is_cut or not self._ready.kinds or self._own_faults.circuit_is_open:
@@ -165,6 +172,7 @@ class Dispatcher:
         """Claim nothing more; sessions end after the event in flight."""
         self._stopping = True
         self._worker.stop()
+        self._router.stop()
         self._wake.set()
 
     async def _poll(self) -> bool:
@@ -206,6 +214,11 @@ class Dispatcher:
             return self._ready.add(lane, seq, is_swept)
         session.notice(seq)
         return False
+
+    def _notice_copies(self, lane: str, seq: int) -> None:
+        """Learn which is the first of the copies that were written into a lane: our own tail is slower."""
+        self._notice(lane, seq)
+        self._wake.set()
 
     def begin_sweep(self) -> None:
         """Learn that the sweep begins a round."""
@@ -279,8 +292,37 @@ class Dispatcher:
             self._sessions[lane].notice(heads.pop(lane))
         for lane in filter(self._blocked.is_left, heads.keys() & self._blocked.lanes.keys()):
             del heads[lane]  # the sweep finds it again
+        self._share(heads, limit, slots)
         if heads:
             await self._lease(group, heads)
+
+    def _share(self, heads: dict[str, int], limit: int, slots: Slots | None) -> None:
+        """Leave out lanes of a merchant that has another's session, unless nobody else wants the slot."""
+        found = {lane: seq for lane, seq in heads.items() if number_of(lane) is not None}
+        for lane in found:
+            del heads[lane]
+            if slots is not None:
+                slots.release(self._health.of(lane))
+        # Those that were left out before come first.
+        waiting = self._crowded | {
+            lane: min(seq, self._crowded.get(lane, seq)) for lane, seq in found.items()
+        }
+        busy = (
+            {merchant_of(lane) for lane in self._sessions if number_of(lane) is not None}
+            if waiting
+            else set()
+        )
+        self._crowded = {}
+        for lane, seq in waiting.items():
+            health, is_further = self._health.of(lane), merchant_of(lane) in busy
+            spare = 1 if slots is None else slots.left(health) - is_further * self._ready.wanted(slots)
+            if len(heads) >= limit or spare <= 0:
+                self._crowded[lane] = seq
+                continue
+            heads[lane] = seq
+            busy.add(merchant_of(lane))
+            if slots is not None:
+                slots.take(health)
 
     async def _lease(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
         """Lease lanes, and open sessions for those that were free."""
@@ -310,7 +352,7 @@ class Dispatcher:
     async def _begin(
         self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], started: float
     ) -> None:
-        """Open sessions for leased lanes, read their events and endpoints, and start them.
+        """Open sessions for leased lanes, read the events and endpoints of those that send, and start them.
 
         probes: lanes whose session is a probe. started: clock reading before the lease was asked for.
         """
@@ -327,11 +369,11 @@ class Dispatcher:
         }
         self._sessions |= opened
         sessions = list(opened.values())
-        is_polled = leases[0].server_started_at == self._tail.server_started_at
-        stable = self._tail.stable if is_polled else 0
+        sending = [session for session in sessions if not session.lease.is_routed]
         try:
             _, endpoints = await asyncio.gather(
-                self._worker.fetch(sessions, stable), self._unreadable.read_endpoints(list(opened))
+                self._worker.fetch(sending, self._stable(leases[0])),
+                self._unreadable.read_endpoints([session.lease.lane for session in sending]),
             )
         except StorageError:
             for session in sessions:
@@ -340,7 +382,21 @@ class Dispatcher:
             raise
         self._metrics.claim_duration.observe(self._clock.elapsed() - started)
         for session in sessions:
-            self._start(group, session, endpoints.get(session.lease.lane))
+            if session.lease.is_routed:
+                task = group.create_task(self._router.work_through(session))
+                task.add_done_callback(partial(self._end_routing, session))
+            else:
+                self._start(group, session, endpoints.get(session.lease.lane))
+
+    def _stable(self, lease: Lease) -> int:
+        """Return the number at or below which nothing can appear any more, on a lease's server."""
+        return self._tail.stable if lease.server_started_at == self._tail.server_started_at else 0
+
+    def _end_routing(self, session: LaneSession, task: asyncio.Task[bool]) -> None:
+        if not task.cancelled() and task.exception() is None and task.result():
+            self.close([session])
+        else:
+            self._recorder.release(session)
 
     async def _create(self, heads: Mapping[str, int]) -> None:
         try:

@@ -194,6 +194,16 @@ class LaneSession:
             self.memory.reserve(event)
         self.run = deque(sorted([*self.run, *new], key=attrgetter("seq"))) if self.run else deque(new)
 
+    def ask_to_route(self) -> int:
+        """Return behind which seq to route, of a lane whose events are copied and not sent."""
+        self.has_more = False  # as in ask
+        return self.complete_up_to
+
+    def routed(self, reached: int | None, stable: int, is_cut: bool) -> None:
+        """Learn that events were routed, up to this seq where more is owed; stable: as in take_in."""
+        self.has_more = self.has_more or is_cut
+        self.complete_up_to = max(self.complete_up_to, min(stable, reached or 0) if is_cut else stable)
+
     def missed_read(self) -> None:
         """Learn that a read failed: more may wait than was read."""
         self.has_more = self.has_read_in_vain = True

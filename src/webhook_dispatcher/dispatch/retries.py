@@ -27,7 +27,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, HandedOn
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnopenedSecret
 from webhook_dispatcher.domain.event import FailedReason
@@ -44,6 +44,8 @@ MAX_START_WAIT = 0.5
 """Seconds between claim and start after which a row is rescheduled (contract 3: pause within a second)."""
 UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
+HAND_ON_WAIT = timedelta(seconds=1)
+"""How long a row waits that could not be handed on to where its merchant's endpoint is."""
 MAX_CLAIM = 200
 """Rows, and lanes, in one claim."""
 MAX_TRIALS = 20
@@ -151,12 +153,21 @@ class Retrier:
         try:
             lanes = list({retry.event.lane for retry in claimed})
             endpoints = await self._unreadable.read_endpoints(lanes)
+            strays = [retry for retry in claimed if retry.event.lane not in endpoints]
+            handed_on = await self._unreadable.hand_on(strays, self._database_clock.now())
         except StorageError:
             for retry in claimed:
                 self._reschedule(retry, timedelta())
             raise
         for place, retry in enumerate(claimed, start=1):
             lane, endpoint = retry.event.lane, endpoints.get(retry.event.lane)
+            fate = handed_on.get(retry.event.seq, HandedOn.NOBODY)
+            if fate is HandedOn.MOVED:
+                self._memory.free(retry.event)
+                continue
+            if fate is HandedOn.WAITS:
+                self._reschedule(retry, HAND_ON_WAIT)
+                continue
             self._in_flight[lane] += 1
             task = group.create_task(self._attempt(retry, endpoint, claimed_at))
             task.add_done_callback(partial(self._finished, lane))

@@ -46,10 +46,12 @@ class Sweep:
         return is_full and news > 0 and self._dispatcher.wants_more
 
 
-class RetryMending:
+class Mending:
     """Corrects lanes whose `retry_at` is later than their first due row, a page of them in each step.
 
-    Only an operator's edit of the tables does that; the rows would not be found in time. _after: as in Sweep.
+    Only an operator's edit of the tables does that; the rows would not be found in time. And a merchant that
+    is routed though one endpoint alone is left gets its own lane back: whoever routes does that, but nobody
+    may have anything to route. _after: as in Sweep.
     """
 
     def __init__(self, claims: Claims) -> None:
@@ -57,9 +59,11 @@ class RetryMending:
         self._after = ""
 
     async def step(self) -> None:
-        """Correct those on the next page."""
+        """Correct those on the next page, and all that are routed in vain."""
         lanes = await self._claims.mend_retries(self._after, SWEEP_PAGE)
         self._after = lanes[-1][0] if len(lanes) == SWEEP_PAGE else ""
+        for merchant_id in await self._claims.find_alone():
+            await self._claims.become_direct(merchant_id)
 
 
 class ClockCorrection:

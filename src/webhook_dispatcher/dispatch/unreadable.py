@@ -8,14 +8,14 @@ its values (22, 23) can never be sent, and ends as unsendable.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 import structlog
 
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, Reason
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, Leased, RunAsk
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, HandedOn, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, FailedReason, State
@@ -28,6 +28,7 @@ NO_KEY = "of an endpoint that cannot be read"
 
 _log = structlog.get_logger()
 T = TypeVar("T")
+K = TypeVar("K")
 R = TypeVar("R")
 
 
@@ -239,6 +240,19 @@ class Unreadable:
     def _block(self, row: DueRow, error: StatementRefused) -> None:
         self._blocked.find(Reason.UNREADABLE, row.lane, row.seq, row.id, str(error))
 
+    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
+        """Hand claimed rows on as Claims does; one whose row is refused waits."""
+
+        async def together(part: Sequence[ClaimedRetry]) -> dict[int, HandedOn]:
+            return await self._claims.hand_on(part, at)
+
+        async def alone(retry: ClaimedRetry, error: StatementRefused) -> dict[int, HandedOn]:
+            event = retry.event
+            self._blocked.find(Reason.UNREADABLE, event.lane, event.seq, event.id, str(error))
+            return {event.seq: HandedOn.WAITS}
+
+        return _merged(await in_parts(retries, together, alone))
+
     async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
         """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""
 
@@ -249,5 +263,5 @@ class Unreadable:
         return _merged(await in_parts(lanes, self._claims.read_endpoints, alone))
 
 
-def _merged(parts: Sequence[Mapping[str, R]]) -> dict[str, R]:
+def _merged(parts: Sequence[Mapping[K, R]]) -> dict[K, R]:
     return {name: found for part in parts for name, found in part.items()}

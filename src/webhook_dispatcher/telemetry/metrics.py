@@ -102,7 +102,12 @@ class Metrics:
             LAG_BUCKETS,
         )
         self.deliveries_by = _DeliveriesBy(self.deliveries)
-        self.unwanted_events = self._counter("unwanted_events", "Events that the endpoint's filter left out.")
+        self.unwanted_events = self._counter(
+            "unwanted_events", "Events that no endpoint's filter let through."
+        )
+        self.routed_events = self._counter(
+            "routed_events", "Events of merchants with several endpoints, written for each that wants them."
+        )
         self.notices = self._counter("notices", "Notices written for the platform.", "type")
         _create(self.notices, product(NOTICE_TYPES))
 

@@ -26,6 +26,7 @@ class Lane:
     wait_until: datetime | None = None
     endpoint_removed_at: datetime | None = None
     is_suspended: bool = False
+    is_routed: bool = False
 
 
 @dataclass(slots=True)
@@ -80,7 +81,13 @@ class FakeDatabase:
         row.epoch += 1
         row.is_leased, row.is_recalled = True, False
         return Lease(
-            lane, row.epoch, row.from_seq, row.endpoint_removed_at, row.is_suspended, self.server_started_at
+            lane,
+            row.epoch,
+            row.from_seq,
+            row.endpoint_removed_at,
+            row.is_suspended,
+            self.server_started_at,
+            is_routed=row.is_routed,
         )
 
     def read(self, seqs: Iterable[int]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tests.unit.fakes.database import FakeDatabase, Owed
 from webhook_dispatcher.domain.claim import (
@@ -14,8 +14,12 @@ from webhook_dispatcher.domain.claim import (
     ClaimedRetry,
     DueCursor,
     DueRow,
+    HandedOn,
     Leased,
     Recalls,
+    RouteAsk,
+    Routed,
+    RouteFate,
     RunAsk,
     SweptLane,
 )
@@ -48,6 +52,11 @@ class FakeClaims:
         self.later: list[str] = []
         self.trials: list[str] = []
         self.trial_looks = 0
+        self.routes: deque[Routed | StatementRefused] = deque()
+        self.route_asks: list[RouteAsk] = []
+        self.route_gate: asyncio.Event | None = None
+        self.alone: list[str] = []
+        self.fates: dict[int, HandedOn] = {}
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
@@ -125,6 +134,38 @@ class FakeClaims:
         if not self.database.unreadable_endpoints.isdisjoint(lanes):
             raise StatementRefused("XX001", "missing chunk number 0")
         return {name: self.database.endpoints[name] for name in lanes if name in self.database.endpoints}
+
+    async def route(self, ask: RouteAsk, lease: timedelta) -> Routed:
+        """Answer what was put down for it, else that nothing is left; the lane goes by the answer."""
+        self.route_asks.append(ask)
+        if self.route_gate is not None:
+            await self.route_gate.wait()
+        self.database.fail("route")
+        routed = self.routes.popleft() if self.routes else Routed(RouteFate.RELEASED)
+        if isinstance(routed, StatementRefused):
+            raise routed
+        if routed.fate in (RouteFate.RELEASED, RouteFate.ALONE):
+            self.database.lanes[ask.lease.lane].is_leased = False
+        return routed
+
+    async def find_alone(self) -> list[str]:
+        return list(self.alone)
+
+    async def become_direct(self, merchant_id: str) -> bool:
+        self.database.fail("become_direct")
+        is_direct = merchant_id in self.alone
+        if is_direct:
+            self.alone.remove(merchant_id)
+            self.database.lanes[merchant_id].is_routed = False
+        return is_direct
+
+    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
+        self.database.fail("hand_on")
+        asked = [retry.event.seq for retry in retries]
+        for seq in asked:
+            if self.fates.get(seq) is HandedOn.MOVED:
+                del self.database.owed[seq]
+        return {seq: self.fates.get(seq, HandedOn.NOBODY) for seq in asked}
 
     async def read_recalls(self) -> Recalls:
         self.database.fail("read_recalls")

@@ -199,6 +199,13 @@ class Slots:
             self._probes -= slots
         return True
 
+    def release(self, health: Health) -> None:
+        """Release a slot that was taken."""
+        self._all += 1
+        self._doubtful += health is not Health.HEALTHY
+        self._slow += health is Health.SLOW
+        self._probes += health is Health.HELD_BACK
+
 
 def slow_slots(limit: int) -> int:
     """Return how many of so many slots slow lanes may have: at least one, or they would wait for ever."""
