@@ -288,14 +288,17 @@ ALL_MATCH = ("NULL", "NULL", "NULL", "NULL", "NULL", "NULL")
 LOOKED = str(10 * ASKED)
 
 DELIVERY: Mapping[str, Question] = {
-    "read_deliveries": Question((f"ARRAY[{_uuid(LOGGED)}]", "20"), VIEWS),
+    "read_deliveries": Question((f"ARRAY[{_uuid(LOGGED)}]", "20", f"ARRAY[{MERCHANT}]"), VIEWS),
     "read_attempts": Question((_uuid(LOGGED), str(ASKED)), VIEWS),
     "read_excerpts": Question((_uuid(LOGGED), str(ASKED)), VIEWS),
     "read_latest_attempts": Question((MERCHANT, NOW, "5"), VIEWS),
     "read_neighbours": Question((MERCHANT, LONG_AGO, NOW, "50"), 50),
-    "read_circumstances": Question((f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
+    "read_circumstances": Question(
+        (f"ARRAY['{HOT_ONE}']", str(_seq(HOT - 1)), str(ASKED), f"'{HOT_ONE}'"), ASKED
+    ),
+    "read_endpoints_since": Question((MERCHANT, NOW), VIEWS),
     "read_pauses": Question((MERCHANT,), VIEWS),
-    "read_commands_about": Question((IN_OUTBOX, "5"), VIEWS),
+    "read_commands_about": Question((f"ARRAY[{IN_OUTBOX}]", "5"), VIEWS),
     "read_kept": Question((), 100),
 }
 STRANDED = Question(("'5 seconds'", str(ASKED)), 4 * ASKED)

@@ -46,14 +46,15 @@ async def _asked(storage: StorageHarness) -> Mapping[str, Sequence[object]]:
     await storage.db.execute(COMMANDS, event)
     await storage.db.execute(FAILING)
     return {
-        "read_deliveries": ([event], 10),
+        "read_deliveries": ([event], 10, ["m"]),
         "read_attempts": (event, 10),
         "read_excerpts": (event, 10),
         "read_latest_attempts": ("m", now, 10),
         "read_neighbours": ("m", now - DAY, now, 10),
-        "read_circumstances": ("m", 2**62, 10),
+        "read_circumstances": (["m"], 2**62, 10, None),
         "read_pauses": ("m",),
-        "read_commands_about": (event, 10),
+        "read_endpoints_since": ("m", now),
+        "read_commands_about": ([event], 10),
         "read_kept": (),
         "find_whoever_failed": (LONG_AGO, "", "", True, DAY, 100, 10, 10),
         "read_fares": (["m"], 10, DAY, 100, True),

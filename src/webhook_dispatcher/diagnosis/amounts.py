@@ -60,4 +60,6 @@ def joined(count: int, language: Language) -> list[str]:
 
 def printable(text: str) -> str:
     """Replace control characters, which could drive a terminal, or turn the direction of a line."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    # Where a lane's name came to be shown all the same.
+    named = text.replace("\x1f", ", endpoint ")
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in named)

@@ -8,11 +8,18 @@ from enum import StrEnum
 
 from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.amounts import printable
-from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
+from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said, who
 from webhook_dispatcher.domain.command import CommandFacts, CommandName, CommandStatus
-from webhook_dispatcher.domain.delivery import MAX_AHEAD, AttemptView, DeliveryFacts, EventFacts, Pause
+from webhook_dispatcher.domain.delivery import (
+    MAX_AHEAD,
+    AttemptView,
+    DeliveryFacts,
+    EventFacts,
+    Pause,
+    Route,
+)
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
-from webhook_dispatcher.domain.record import UNWANTED
+from webhook_dispatcher.domain.record import ROUTED, UNWANTED
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.status import LostEvent
 from webhook_dispatcher.domain.verdict import Outcome
@@ -99,6 +106,8 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
     told.why += [said("written", at=delivery.created_at, ago=_ago(facts, delivery.created_at))]
     told.why += _overtaken(facts)
     match delivery.state:
+        case State.PENDING if facts.circumstances.is_routed:
+            _explain_routing(facts, rules, told)
         case State.PENDING:
             _explain_pending(facts, rules, told)
         case State.PENDING_RETRY:
@@ -108,6 +117,9 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
         case _ if delivery.state == UNWANTED and delivery.finished_at is not None:
             told.why += [said("unwanted", at=delivery.finished_at)]
             told.following += [said("unwanted_stays")]
+        case _ if facts.route is not None and delivery.finished_at is not None:
+            told.why += [*routed(facts.route, delivery.finished_at)]
+            told.following += [said("routed_stays")]
         case _:
             _explain_failed(facts, told)
     told.why += (refused := _refused_since_rotation(facts))
@@ -158,11 +170,24 @@ def result(outcome: str | None, status: int | None, is_code: bool = True) -> Sai
     )
 
 
+def routed(route: Route, at: datetime) -> list[Said]:
+    """Say to which endpoints an event was routed, and which did not want it."""
+    told = [said("routed", at=at, count=len(route.to), to=tuple(map(str, route.to)))]
+    if route.unwanted_by:
+        by = tuple(map(str, route.unwanted_by))
+        told.append(said("routed_unwanted", count=len(by), by=by))
+    return told
+
+
+def _who(delivery: DeliveryFacts) -> Fact:
+    return who(delivery.merchant_id, delivery.endpoint)
+
+
 def _title(delivery: DeliveryFacts) -> Said:
     facts: dict[str, Fact] = {
         "event": delivery.event_id,
         "type": delivery.type,
-        "merchant": delivery.merchant_id,
+        "merchant": _who(delivery),
         "number": str(delivery.seq),
     }
     if delivery.charge_id:
@@ -178,6 +203,15 @@ def _overtaken(facts: EventFacts) -> list[Said]:
 
 
 # What waits for its first attempt.
+
+
+def _explain_routing(facts: EventFacts, rules: Rules, told: Explanation) -> None:
+    told.why += [said("waits_for_routing")]
+    is_barred = _add_barriers(facts, rules, told)
+    if not is_barred and not facts.circumstances.is_held:
+        _explain_free_lane(facts, told)
+    told.following += [*_after_barriers(facts, is_barred), said("routed_next")]
+    told.advice += [_CANCEL]
 
 
 def _explain_pending(facts: EventFacts, rules: Rules, told: Explanation) -> None:
@@ -202,7 +236,7 @@ def _explain_turn(facts: EventFacts, told: Explanation) -> None:
         told.why += [said("ahead_by_charge", events=counted, at_once=now.at_once)]
     else:
         key = "ahead_or_more" if now.ahead >= MAX_AHEAD else "ahead"
-        told.why += [said(key, count=counted, merchant=facts.delivery.merchant_id)]
+        told.why += [said(key, count=counted, merchant=_who(facts.delivery))]
     if now.head_seq is not None and now.head_created_at is not None:
         told.why += [
             said(
@@ -281,7 +315,7 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
         told.why += [said("all_paused", by=_by(facts, facts.general_pause))]
         told.advice += [Advice(said("to_resume_all"), Action.RESUME_ALL)]
     if now.is_paused:
-        told.why += [said("paused", merchant=facts.delivery.merchant_id, by=_by(facts, facts.merchant_pause))]
+        told.why += [said("paused", merchant=_who(facts.delivery), by=_by(facts, facts.merchant_pause))]
         told.advice += [Advice(said("to_resume"), Action.RESUME)]
     if now.suspended_at is not None:
         told.why += [_suspended(facts, now.suspended_at)]
@@ -289,22 +323,24 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
             Advice(said("to_test_suspended"), Action.TEST_EVENT),
             Advice(said("to_resume_suspended"), Action.RESUME),
         ]
+    if now.is_routed:
+        return len(told.why) > before
     if now.url is None:
         told.why += [_missing_endpoint(facts, rules)]
         told.advice += [Advice(said("to_give_endpoint"), Action.SET_ENDPOINT)]
     elif rules.secret_fault is not None and not now.is_held:
-        told.why += [said("secret_unopened", merchant=facts.delivery.merchant_id, fault=rules.secret_fault)]
+        told.why += [said("secret_unopened", merchant=_who(facts.delivery), fault=rules.secret_fault)]
         told.advice += [Advice(said("to_see_keys"), Action.CHECK)]
     is_barred = len(told.why) > before
     if rules.secret_unread is not None and now.url is not None and not is_barred and not now.is_held:
-        told.why += [said("secret_unread", merchant=facts.delivery.merchant_id, fault=rules.secret_unread)]
+        told.why += [said("secret_unread", merchant=_who(facts.delivery), fault=rules.secret_unread)]
     return is_barred
 
 
 def _suspended(facts: EventFacts, suspended_at: datetime) -> Said:
     now = facts.circumstances
     since: dict[str, Fact] = {
-        "merchant": facts.delivery.merchant_id,
+        "merchant": _who(facts.delivery),
         "at": suspended_at,
         "ago": _ago(facts, suspended_at),
     }
@@ -318,10 +354,10 @@ def _missing_endpoint(facts: EventFacts, rules: Rules) -> Said:
     removed_at = now.endpoint_removed_at
     ends_at = created_at + rules.hold
     if removed_at is not None and created_at <= removed_at:
-        return said("endpoint_removed", merchant=facts.delivery.merchant_id, at=removed_at)
+        return said("endpoint_removed", merchant=_who(facts.delivery), at=removed_at)
     if ends_at <= now.now:
-        return said("endpoint_missed", merchant=facts.delivery.merchant_id, until=ends_at)
-    return said("endpoint_awaited", merchant=facts.delivery.merchant_id, until=ends_at, hold=rules.hold)
+        return said("endpoint_missed", merchant=_who(facts.delivery), until=ends_at)
+    return said("endpoint_awaited", merchant=_who(facts.delivery), until=ends_at, hold=rules.hold)
 
 
 def _after_barriers(facts: EventFacts, is_barred: bool) -> list[Said]:
@@ -455,12 +491,17 @@ def _refused_since_rotation(facts: EventFacts) -> list[Said]:
     """Say so where the merchant accepted until its secret was replaced, and has answered 401 ever since."""
     now, state = facts.circumstances, facts.delivery.state
     at, accepted_at, failing_since = now.secret_created_at, now.last_success_at, now.failing_since
-    if state in (State.DELIVERED, UNWANTED) or at is None or accepted_at is None or failing_since is None:
+    if (
+        state in (State.DELIVERED, UNWANTED, ROUTED)
+        or at is None
+        or accepted_at is None
+        or failing_since is None
+    ):
         return []
     since = [attempt for attempt in facts.latest if attempt.started_at >= at]
     if not accepted_at < at <= failing_since or not since or any(made.status != 401 for made in since):
         return []
-    return [said("refused_since_rotation", merchant=facts.delivery.merchant_id, at=at)]
+    return [said("refused_since_rotation", merchant=_who(facts.delivery), at=at)]
 
 
 def _explain_failed(facts: EventFacts, told: Explanation) -> None:

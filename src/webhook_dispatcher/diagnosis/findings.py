@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from webhook_dispatcher.diagnosis import reasons
-from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Series, Word, said
+from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Series, Word, said, who
 from webhook_dispatcher.domain.status import (
     MAX_COUNTED,
     MAX_OWING,
@@ -111,9 +111,9 @@ def oldest(owing: Sequence[Owing]) -> Owing | None:
 
 def kinds(facts: StatusFacts) -> Mapping[str, Sequence[Owing]]:
     """Sort merchants that are owed something by what keeps it, those first whose event is the oldest."""
-    owed: dict[str, Owing] = {}
+    owed: dict[tuple[str, int | None], Owing] = {}
     for owing in sorted(facts.owing, key=lambda owing: (not owing.is_in_order, owing.created_at)):
-        owed.setdefault(owing.merchant_id, owing)
+        owed.setdefault((owing.merchant_id, owing.endpoint), owing)
     held = [owing for owing in owed.values() if owing.is_paused]
     unconfigured = [owing for owing in owed.values() if not owing.has_endpoint and not owing.is_paused]
     behind = [
@@ -124,12 +124,21 @@ def kinds(facts: StatusFacts) -> Mapping[str, Sequence[Owing]]:
         and owing.is_in_order
         and facts.now - owing.created_at > BEHIND
     ]
-    return {"behind": behind, "no_endpoint": unconfigured, "held": held}
+    return {"behind": _worst(behind), "no_endpoint": _worst(unconfigured), "held": _worst(held)}
+
+
+def _worst(found: Sequence[Owing]) -> Sequence[Owing]:
+    """Of each merchant's endpoints keep the first."""
+    first: dict[str, Owing] = {}
+    for owing in found:
+        first.setdefault(owing.merchant_id, owing)
+    return tuple(first.values())
 
 
 def of_stranded(stranded: Stranded) -> Finding:
     """Ask whether any dispatcher runs, and say what makes us ask."""
-    told = said("stranded", event=stranded.event_id, merchant=stranded.merchant_id, at=stranded.created_at)
+    whose = who(stranded.merchant_id, stranded.endpoint)
+    told = said("stranded", event=stranded.event_id, merchant=whose, at=stranded.created_at)
     return Finding("dispatchers", told, Level.BAD, said("start_one"))
 
 
@@ -160,7 +169,12 @@ def of_suspended(merchants: Sequence[SuspendedMerchant], count: int) -> Finding:
     if not merchants:
         return Finding("suspended", said("none"))
     named: list[Fact] = [
-        said("suspended_since", merchant=each.merchant_id, at=each.suspended_at, next_at=each.next_try_at)
+        said(
+            "suspended_since",
+            merchant=who(each.merchant_id, each.endpoint),
+            at=each.suspended_at,
+            next_at=each.next_try_at,
+        )
         for each in merchants
     ]
     if count > len(named):
@@ -211,9 +225,9 @@ def of_lost(lost: Lost | None) -> Finding:
     return Finding("lost", told, Level.BAD if lost.is_recent else Level.NOTE, said("compare_lost"))
 
 
-def of_forbidden(merchant_id: str, reason: str) -> Finding:
-    """Say why a merchant's URL may not be sent to."""
-    told = said("may_not_be_sent_to", merchant=merchant_id, reason=reasons.read(reason))
+def of_forbidden(merchant_id: str, reason: str, endpoint: int | None = None) -> Finding:
+    """Say why a URL may not be sent to."""
+    told = said("may_not_be_sent_to", merchant=who(merchant_id, endpoint), reason=reasons.read(reason))
     return Finding("endpoints", told, Level.BAD, said("set_or_allow", merchant=merchant_id))
 
 
@@ -290,9 +304,11 @@ def _oldest_retry(facts: StatusFacts) -> Iterator[Finding]:
         return
     due_at, found = min(due, key=lambda each: each[0])
     late = facts.now - due_at
-    who: dict[str, Fact] = {"event": found.event_id, "merchant": found.merchant_id}
+    which: dict[str, Fact] = {"event": found.event_id, "merchant": who(found.merchant_id, found.endpoint)}
     told = (
-        said("late_retry", late=late, **who) if late > timedelta(0) else said("next_retry", at=due_at, **who)
+        said("late_retry", late=late, **which)
+        if late > timedelta(0)
+        else said("next_retry", at=due_at, **which)
     )
     yield Finding("retries", told, Level.NOTE if late > BEHIND else Level.GOOD)
 
@@ -302,7 +318,8 @@ def _oldest_event(facts: StatusFacts) -> Finding:
     if found is None:
         return Finding("oldest", said("nothing_waits"))
     waits = facts.now - found.created_at
-    told = said("oldest_waits", waits=waits, event=found.event_id, merchant=found.merchant_id)
+    whose = who(found.merchant_id, found.endpoint)
+    told = said("oldest_waits", waits=waits, event=found.event_id, merchant=whose)
     return Finding("oldest", told, Level.NOTE if waits > BEHIND else Level.GOOD)
 
 
@@ -336,7 +353,9 @@ def _failing(facts: StatusFacts) -> Finding:
     if not facts.failing:
         return Finding("failing", said("none"))
     worst = tuple(
-        said("merchant_since", merchant=merchant.merchant_id, at=merchant.failing_since)
+        said(
+            "merchant_since", merchant=who(merchant.merchant_id, merchant.endpoint), at=merchant.failing_since
+        )
         for merchant in facts.most_failing
         if merchant.failing_since is not None
     )
@@ -359,7 +378,9 @@ def _kept(name: str, found: Sequence[Owing], facts: StatusFacts) -> Finding:
     if not found:
         return Finding(name, said("none"))
     names = [
-        said("merchant_waits", merchant=owed.merchant_id, waits=facts.now - owed.created_at)
+        said(
+            "merchant_waits", merchant=who(owed.merchant_id, owed.endpoint), waits=facts.now - owed.created_at
+        )
         for owed in found[:MAX_NAMED]
     ]
     told = said(

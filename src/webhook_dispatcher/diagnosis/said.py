@@ -57,5 +57,12 @@ def said(key: str, /, **facts: Fact) -> Said:
     return Said(key, MappingProxyType(facts))
 
 
+def who(merchant_id: str, endpoint: int | None) -> Fact:
+    """Name a merchant or, by its number, one of its several endpoints."""
+    return (
+        merchant_id if endpoint is None else said("endpoint_of", merchant=merchant_id, number=str(endpoint))
+    )
+
+
 NOTHING = Series(())
 """Says nothing: for the place in a sentence of something that is not the case."""

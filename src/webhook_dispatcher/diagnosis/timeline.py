@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from webhook_dispatcher.diagnosis import reasons
-from webhook_dispatcher.diagnosis.explanation import asked, failed_because, result
+from webhook_dispatcher.diagnosis.explanation import asked, failed_because, result, routed
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
 from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import (
@@ -140,7 +140,10 @@ def _end(facts: EventFacts) -> Iterator[Moment]:
     delivery = facts.delivery
     if delivery.finished_at is None:
         return
-    if delivery.state == UNWANTED:
+    if facts.route is not None:
+        for told in routed(facts.route, delivery.finished_at):
+            yield Moment(delivery.finished_at, told, Kind.ASKED)
+    elif delivery.state == UNWANTED:
         yield Moment(delivery.finished_at, said("unwanted", at=delivery.finished_at), Kind.ASKED)
     elif delivery.state == State.FAILED:
         yield Moment(delivery.finished_at, said("failed", because=failed_because(facts)), Kind.FAILED)
@@ -159,6 +162,8 @@ def _ahead(facts: EventFacts) -> Iterator[Moment]:
 
 def _first_attempt(facts: EventFacts) -> Said:
     now = facts.circumstances
+    if now.is_routed:
+        return said("waits_for_routing")
     if now.ahead:
         key = "moment_first_behind_or_more" if now.ahead >= MAX_AHEAD else "moment_first_behind"
         return said(key, count=min(now.ahead, MAX_AHEAD))

@@ -17,6 +17,8 @@ MAX_AHEAD = 10_000
 class DeliveryView:
     """A delivery as shown to people, without its payload.
 
+    event_id: the event's own, of the first copy too; of another endpoint's the delivery's. copy_of: of a copy
+    for one of several endpoints, the event's id. endpoint: its number; None: of the only one, or not routed.
     charge_id: None where its object names none, and in lists that leave it out.
     """
 
@@ -33,6 +35,8 @@ class DeliveryView:
     last_outcome: str | None
     finished_at: datetime | None
     charge_id: str | None
+    endpoint: int | None = field(default=None, kw_only=True)
+    copy_of: UUID | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,14 @@ def predecessor(delivery: DeliveryView, neighbours: Sequence[Neighbour]) -> Neig
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """Where an event was routed. to: endpoints, by number. unwanted_by: those that were there, and are."""
+
+    to: Sequence[int]
+    unwanted_by: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What else concerned a delivery, from when it was written until it was finished, or until now.
 
@@ -134,7 +146,8 @@ class Circumstances:
 
     url: None without an endpoint. ahead: how many come before the event in order, up to MAX_AHEAD.
     head_…: the first that waits in order. at_once: how many are attempted at once, in the order of each
-    charge; None: one, in the order of the merchant.
+    charge; None: one, in the order of the merchant. lane: of which all this is told. is_routed: it is a lane
+    of a merchant with several endpoints, and what waits in it is routed to these.
     """
 
     now: datetime
@@ -155,13 +168,15 @@ class Circumstances:
     head_created_at: datetime | None
     ahead: int
     at_once: int | None = None
+    lane: str = ""
+    is_routed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EventFacts:
     """Everything that is known of one delivery.
 
-    latest: attempts at its merchant, the latest first.
+    latest: attempts at its endpoint, the latest first. route: of an event that was routed.
     predecessor: None where it waited behind none, or nobody knows.
     unread: parts that the database refused to read, each with why; they are empty here.
     """
@@ -175,4 +190,5 @@ class EventFacts:
     overtaken_by: Neighbour | None
     latest: Sequence[AttemptView]
     predecessor: Neighbour | None = None
+    route: Route | None = None
     unread: Mapping[str, str] = field(default_factory=dict)

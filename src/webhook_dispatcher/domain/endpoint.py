@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Self
+from uuid import UUID
 
 from webhook_dispatcher.domain.event import (
     CHARGE_TYPES,
@@ -84,8 +85,9 @@ class Endpoint:
 class EndpointView:
     """An endpoint as shown to people: no secret.
 
-    next_try_at: of a merchant that is suspended. types: its filter; None: it wants all. at_once: how many
-    events are attempted at once, in the order of each charge; None: one, in the order of the merchant.
+    next_try_at: of one that is suspended. types: its filter; None: it wants all. at_once: how many events are
+    attempted at once, in the order of each charge; None: one, in the order of the merchant. number: among its
+    merchant's.
     """
 
     merchant_id: str
@@ -98,6 +100,9 @@ class EndpointView:
     next_try_at: datetime | None = None
     types: Sequence[str] | None = None
     at_once: int | None = None
+    number: int = 1
+    id: UUID | None = None
+    name: str | None = None
 
     @property
     def order(self) -> Order:
@@ -109,7 +114,7 @@ class EndpointView:
 class EndpointChange:
     """A row of the audit about one endpoint. person: None where nobody was named.
 
-    command_id: where a command was asked for; its url_after is what was asked for.
+    command_id: where a command was asked for; its url_after is what was asked for. endpoint: its number.
     """
 
     id: int
@@ -120,3 +125,4 @@ class EndpointChange:
     command_id: int | None
     url_before: str | None
     url_after: str | None
+    endpoint: str | None = None

@@ -1,5 +1,6 @@
 """How a merchant fares, as every front end tells it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -26,7 +27,8 @@ class MerchantFacts:
 
     attempted, attempts_failed: as domain.thresholds.is_failing has them. paused_…: of the command that paused
     it. failed_…: of the latest failed attempt, where one failed lately. These and waiting_for_retry are not
-    read for every list.
+    read for every list. Of a merchant with several endpoints all this is the worst one's, whose number
+    `endpoint` is, but for what waits: that is of all. endpoints: each by itself.
     """
 
     merchant_id: str
@@ -49,6 +51,17 @@ class MerchantFacts:
     failed_outcome: str | None = None
     failed_status: int | None = None
     failed_reason: str | None = None
+    endpoint: int | None = None
+    endpoints: Sequence["MerchantFacts"] = ()
+
+    @property
+    def place(self) -> tuple[bool, bool, bool, int]:
+        """Sort endpoints by this: the worst comes first."""
+        return (self.suspended_at is None, not self._fails, not self.is_paused, -self.waiting)
+
+    @property
+    def _fails(self) -> bool:
+        return is_failing(self.attempted, self.attempts_failed, self.failing_since, self.failures_in_a_row)
 
     def state(self, now: datetime) -> MerchantState:
         """Say in one word how it fares: what keeps everything from it first."""
@@ -58,7 +71,7 @@ class MerchantFacts:
             return MerchantState.PAUSED
         if self.suspended_at is not None:
             return MerchantState.SUSPENDED
-        if is_failing(self.attempted, self.attempts_failed, self.failing_since, self.failures_in_a_row):
+        if self._fails:
             return MerchantState.FAILING
         if self.oldest_waiting_at is not None and now - self.oldest_waiting_at > BEHIND:
             return MerchantState.SLOW

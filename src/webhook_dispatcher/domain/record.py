@@ -11,6 +11,8 @@ from webhook_dispatcher.domain.verdict import Outcome
 
 UNWANTED: Final = "unwanted"
 """In place of a state: the endpoint's filter leaves the event out, and it goes into the log without one."""
+ROUTED: Final = "routed"
+"""So too, where copies of it went to several endpoints."""
 
 
 class Attempt(NamedTuple):

@@ -15,11 +15,12 @@ MAX_OWING = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SuspendedMerchant:
-    """A merchant that is tried once an interval."""
+    """A merchant that is tried once an interval, or one of its endpoints."""
 
     merchant_id: str
     suspended_at: datetime
     next_try_at: datetime
+    endpoint: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Stranded:
     merchant_id: str
     event_id: UUID
     created_at: datetime
+    endpoint: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,10 @@ class LostEvent:
 
 @dataclass(frozen=True, slots=True)
 class Owing:
-    """A merchant that is owed something, and the first of it: in order, or (with due_at) as a retry."""
+    """A merchant that is owed something, and the first of it: in order, or (with due_at) as a retry.
+
+    endpoint: of several, which. A row each.
+    """
 
     merchant_id: str
     is_in_order: bool
@@ -81,6 +86,7 @@ class Owing:
     due_at: datetime | None
     is_paused: bool
     has_endpoint: bool
+    endpoint: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

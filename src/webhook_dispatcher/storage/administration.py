@@ -18,6 +18,7 @@ from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import OLDER_DISPATCHER, EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.lane import merchant_of, number_of
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
@@ -38,6 +39,10 @@ STRANDED_AFTER = timedelta(seconds=5)
 MAX_DISPATCHERS = 1_000
 MAX_LOOKED_AT = 10_000
 """Merchants that are owed something: so many are looked through for one whom no dispatcher serves."""
+_NOT_ADDED = {
+    "too_many": "a merchant can have no more than sixteen endpoints",
+    "key_is_old": "no dispatcher that works has the key that seals here",
+}
 PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
 
 
@@ -55,6 +60,36 @@ class DeliveryFilter:
     charge_id: str | None = None
     outcome: str | None = None
     oldest_first: bool = False
+
+
+class NewEndpoint(NamedTuple):
+    """An endpoint as it is to be added. types, at_once: as of an EndpointView."""
+
+    url: str
+    secret: SealedSecret
+    name: str | None = None
+    types: Sequence[str] | None = None
+    at_once: int | None = None
+
+
+class AddedEndpoint(NamedTuple):
+    """Which one it has become."""
+
+    number: int
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A merchant for whose sake programs are refused that know only one endpoint.
+
+    numbers: of its endpoints, where events are routed to these. owes_removed: something is owed to
+    one that is gone.
+    """
+
+    merchant_id: str
+    numbers: Sequence[int] | None
+    owes_removed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +145,7 @@ class UnreadableRow:
     seq: int
     event_id: UUID
     error: str
+    endpoint: int | None = None
 
 
 class LockCapacity(NamedTuple):
@@ -135,6 +171,7 @@ class Administration:
         self.connection = connection
         self._statements = {
             **load("administration"),
+            **load("insight"),
             **load("unreadable"),
             **load("previewing"),
             **questions(COMMAND_LINE),
@@ -211,39 +248,59 @@ class Administration:
             async with self.connection.transaction():
                 yield
 
-    async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
-        """Change a merchant's URL; False when it has no endpoint."""
-        async with self._change_of_endpoints():
-            return bool(await self._rows("update_endpoint_url", merchant_id, url))
+    async def add_endpoint(
+        self, merchant_id: str, wanted: NewEndpoint, keyring: Keyring
+    ) -> AddedEndpoint | None:
+        """Add an endpoint to a merchant's; None: something is being sent to it, which rests then: ask again.
 
-    async def set_types(self, merchant_id: str, types: Sequence[str] | None) -> bool:
-        """Have a merchant sent these types alone, None: all; False when it has no endpoint, or that filter.
+        ConfigurationError: as for insert_endpoint. UserError: there are as many as there can be, or a
+        dispatcher works that does not know what is wanted.
+        """
+        secret = wanted.secret
+        values = wanted.url, secret.sealed, secret.key_id, wanted.name, wanted.types, wanted.at_once
+        async with self._change_of_endpoints():
+            [row] = await self._set("add_endpoint", merchant_id, *values)
+            if row["result"] == "created":
+                await keys.note(self.connection, keyring, merchant_id, secret)
+                return AddedEndpoint(row["number"], row["id"])
+        if row["result"] != "sending":
+            raise UserError(_NOT_ADDED[row["result"]])
+        return None
+
+    async def update_endpoint_url(self, merchant_id: str, url: str, number: int = 1) -> bool:
+        """Change an endpoint's URL; False when there is no such endpoint."""
+        async with self._change_of_endpoints():
+            return bool(await self._rows("update_endpoint_url", merchant_id, number, url))
+
+    async def set_types(self, merchant_id: str, types: Sequence[str] | None, number: int = 1) -> bool:
+        """Have an endpoint sent these types alone, None: all; False when there is none, or it has them.
 
         UserError: a dispatcher works that knows no filters.
         """
-        return await self.set_types_of({merchant_id: types}) == 1
+        return await self.set_types_of({merchant_id: types}, number) == 1
 
-    async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None]) -> int:
+    async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None], number: int = 1) -> int:
         """Do so for several merchants; return how many had another filter. UserError: as for one."""
         texts = [types and ",".join(types) for types in wanted.values()]
-        return await self._set("set_types", list(wanted), texts)
-
-    async def set_order(self, merchant_id: str, at_once: int | None) -> bool:
-        """Have so many of a merchant's events attempted at once, in the order of each charge.
-
-        None: one, in the order of the merchant. False when it has no endpoint, or that order. UserError: a
-        dispatcher works that knows no such order.
-        """
-        return await self._set("set_order", merchant_id, at_once) == 1
-
-    async def _set(self, statement: str, *values: object) -> int:
         async with self._change_of_endpoints():
-            try:
-                return len(await self._rows(statement, *values))
-            except StatementRefused as error:
-                if error.sqlstate != OLDER_DISPATCHER:
-                    raise
-                raise UserError(f"{error.detail}; nothing was done") from None
+            return len(await self._set("set_types", list(wanted), number, texts))
+
+    async def set_order(self, merchant_id: str, at_once: int | None, number: int = 1) -> bool:
+        """Have so many of an endpoint's events attempted at once, in the order of each charge.
+
+        None: one, in the order of the merchant. False when there is no such endpoint, or it has that order.
+        UserError: a dispatcher works that knows no such order.
+        """
+        async with self._change_of_endpoints():
+            return bool(await self._set("set_order", merchant_id, number, at_once))
+
+    async def _set(self, statement: str, *values: object) -> Sequence[Any]:
+        try:
+            return await self._rows(statement, *values)
+        except StatementRefused as error:
+            if error.sqlstate != OLDER_DISPATCHER:
+                raise
+            raise UserError(f"{error.detail}; nothing was done") from None
 
     async def rotate_secret(
         self,
@@ -252,29 +309,35 @@ class Administration:
         overlap: timedelta | None,
         keyring: Keyring,
         hold: bool = False,
+        number: int = 1,
     ) -> tuple[bool, datetime | None]:
-        """Replace a merchant's secret; say whether it has an endpoint, and when the overlap ends.
+        """Replace an endpoint's secret; say whether there is one, and when the overlap ends.
 
         hold: only while nothing is sent to it, else NotHeld. ConfigurationError: as for insert_endpoint. The
         secret before it stays then.
         """
         async with self._change_of_endpoints():
             if hold:
-                raise_unless_held((await self._rows("lock_held", merchant_id))[0]["state"])
-            rows = await self._rows("rotate_secret", merchant_id, secret.sealed, secret.key_id, overlap)
+                raise_unless_held((await self._rows("lock_held", merchant_id, number))[0]["state"])
+            values = number, secret.sealed, secret.key_id, overlap
+            rows = await self._rows("rotate_secret", merchant_id, *values)
             if rows:
                 await keys.note(self.connection, keyring, merchant_id, secret)
         return bool(rows), rows[0]["previous_until"] if rows else None
 
-    async def delete_endpoint(self, merchant_id: str) -> bool:
-        """Remove a merchant's endpoint; False when there is none."""
+    async def delete_endpoint(self, merchant_id: str, number: int = 1) -> bool:
+        """Remove an endpoint; False when there is none."""
         async with self._change_of_endpoints():
-            return bool(await self._rows("delete_endpoint", merchant_id))
+            return bool(await self._rows("delete_endpoint", merchant_id, number))
 
-    async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
+    async def find_endpoint(self, merchant_id: str, number: int = 1) -> EndpointView | None:
         """Return one endpoint, without its secret."""
-        rows = await self._rows("find_endpoint", merchant_id)
-        return EndpointView(**rows[0]) if rows else None
+        found = await self.list_endpoints(merchant_id)
+        return next((each for each in found if each.number == number), None)
+
+    async def count_owed(self, merchant_id: str, number: int, most: int) -> int:
+        """Count what is owed to an endpoint, up to a limit."""
+        return int((await self._rows("count_owed", merchant_id, number, most))[0]["owed"])
 
     async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
         """Return who changed an endpoint, or asked for a change of it, in order; the latest ones."""
@@ -282,9 +345,13 @@ class Administration:
             EndpointChange(**row) for row in await self._rows("read_endpoint_history", merchant_id, limit)
         ]
 
-    async def list_endpoints(self) -> list[EndpointView]:
-        """Return all endpoints in order of merchant."""
-        return [EndpointView(**row) for row in await self._rows("list_endpoints")]
+    async def list_endpoints(self, merchant_id: str | None = None) -> list[EndpointView]:
+        """Return all endpoints, or a merchant's, in order of merchant and number."""
+        return [EndpointView(**row) for row in await self._rows("list_endpoints", merchant_id)]
+
+    async def list_routed(self) -> list[Routed]:
+        """Return the merchants for whose sake programs are refused that know only one endpoint."""
+        return [Routed(**row) for row in await self._rows("list_routed")]
 
     async def is_known_merchant(self, merchant_id: str) -> bool:
         """Tell whether a merchant has an endpoint, a lane, or a delivery."""
@@ -354,10 +421,9 @@ class Administration:
     async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
         """Return the suspended merchants that are tried next, and how many there are in all."""
         rows = await self._rows("list_suspended", limit)
-        merchants = [
-            SuspendedMerchant(row["merchant_id"], row["suspended_at"], row["next_try_at"]) for row in rows
-        ]
-        return merchants, rows[0]["suspended"] if rows else 0
+        found = [dict(row) for row in rows]
+        count = [row.pop("suspended") for row in found]
+        return [SuspendedMerchant(**row) for row in found], max(count, default=0)
 
     async def list_dispatchers(self) -> list[DispatcherFacts]:
         """Return the dispatchers that noted themselves within a day, those first that did so last."""
@@ -410,11 +476,10 @@ class Administration:
         instant: datetime = (await self._rows("database_time", ago))[0]["instant"]
         return instant
 
-    async def read_secret(self, merchant_id: str) -> SealedSecret | None:
-        """Return the sealed secret that signs what is sent to a merchant, the newest."""
-        with translated():
-            row = await self.connection.fetchrow(load("claiming")["read_endpoints"].text, [merchant_id])
-        return SealedSecret(row["key_id"], row["secret"]) if row is not None else None
+    async def read_secret(self, merchant_id: str, number: int = 1) -> SealedSecret | None:
+        """Return the sealed secret that signs what is sent to an endpoint, the newest."""
+        rows = await self._rows("read_secret", merchant_id, number)
+        return SealedSecret(rows[0]["key_id"], rows[0]["secret"]) if rows else None
 
     async def read_sealed_secrets(self, after_lane: str, limit: int) -> list[StoredSecrets]:
         """Return the sealed secrets that sign, in order of lane."""
@@ -486,7 +551,8 @@ class Administration:
                 if not error.is_row_fault:
                     raise
                 if error.is_damage:
-                    found.append(UnreadableRow(row["merchant_id"], row["seq"], row["id"], error.detail))
+                    lane, where = row["merchant_id"], (row["seq"], row["id"], error.detail)
+                    found.append(UnreadableRow(merchant_of(lane), *where, number_of(lane)))
         return found, len(rows)
 
     async def create_api_key(self, merchant_id: str, client_id: str, secret_hash: bytes, name: str) -> None:

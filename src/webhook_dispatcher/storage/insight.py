@@ -15,6 +15,7 @@ import asyncpg
 from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import MAX_AHEAD, DeliveryFacts, EventFacts
 from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.lane import merchant_of
 from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.domain.status import (
@@ -87,9 +88,9 @@ class Insight:
         """Return everything that is known of one delivery; a part that is refused costs no other."""
         return await _InParts(self._connection, self._shared).gather(delivery)
 
-    async def find_secret(self, merchant_id: str) -> SealedSecret | None:
-        """Return a merchant's sealed secret; None without an endpoint."""
-        rows = await self._rows("read_secret", merchant_id)
+    async def find_secret(self, merchant_id: str, number: int) -> SealedSecret | None:
+        """Return an endpoint's sealed secret; None where there is no such endpoint."""
+        rows = await self._rows("read_secret", merchant_id, number)
         return SealedSecret(rows[0]["key_id"], rows[0]["secret"]) if rows else None
 
     async def commands_about(self, event_id: UUID) -> list[CommandFacts]:
@@ -119,7 +120,7 @@ class Insight:
             general_pause=(await self._delivery.pauses()).get(""),
             owing=[Owing(**row) for row in await self._rows("read_owing", MAX_OWING)],
             **lanes,
-            failing=len(failing),
+            failing=len(set(map(merchant_of, failing))),
             most_failing=await self._merchants(failing, MerchantFilter(limit=3)) if failing else [],
             recent_since=since,
             recent={row["outcome"]: row["attempts"] for row in recent},
@@ -156,14 +157,12 @@ class Insight:
         return await self._merchants(await self._failing() if wanted.only_failing else None, wanted)
 
     async def _failing(self) -> Sequence[str]:
-        """Return the merchants that fail, the longest first."""
+        """Return the lanes of endpoints that fail, the longest first."""
         rows = await find_whoever_failed(self._shared, MAX_LANES, MAX_COUNTED)
-        return [row["merchant_id"] for row in rows if fails(row)]
+        return [row["lane"] for row in rows if fails(row)]
 
-    async def _merchants(
-        self, merchants: Sequence[str] | None, wanted: MerchantFilter
-    ) -> list[MerchantFacts]:
-        conditions = merchants, wanted.behind_since, wanted.only_paused
+    async def _merchants(self, lanes: Sequence[str] | None, wanted: MerchantFilter) -> list[MerchantFacts]:
+        conditions = lanes, wanted.behind_since, wanted.only_paused
         rows = await self._rows("find_merchants", *conditions, wanted.limit)
         found = [row["merchant_id"] for row in rows]
         return [MerchantFacts(**row) for row in await read_fares(self._shared, found, MAX_AHEAD + 1)]

@@ -21,100 +21,105 @@ ON CONFLICT (merchant_id) DO NOTHING
 RETURNING merchant_id;
 
 -- name: update_endpoint_url
--- Change the URL of a configured merchant; its secret stays.
+-- Change the URL of a configured endpoint; its secret stays.
 -- $1 merchant_id text
--- $2 url text
+-- $2 number smallint
+-- $3 url text
 -- row: merchant_id text
--- none: the merchant has no endpoint
+-- none: there is no such endpoint
 UPDATE webhook.endpoint
-SET url = $2, updated_at = clock_timestamp()
-WHERE merchant_id = $1
+SET url = $3, updated_at = clock_timestamp()
+WHERE merchant_id = webhook.lane_of($1, $2)
 RETURNING merchant_id;
 
 -- name: set_types
--- Have configured merchants sent these types alone. 55000 while a dispatcher works that knows no filters.
+-- Have configured endpoints sent these types alone. 55000 while a dispatcher works that knows no filters.
 -- $1 merchants text[]
--- $2 types text[]; of each, between commas; null: all
+-- $2 number smallint; of each
+-- $3 types text[]; of each, between commas; null: all
 -- row: merchant_id text
--- none: the merchant has no endpoint, or that filter already
+-- none: there is no such endpoint, or it has that filter already
 UPDATE webhook.endpoint
 SET types = string_to_array(wanted.types, ','), updated_at = clock_timestamp()
-FROM unnest($1::text[], $2::text[]) AS wanted (merchant_id, types)
-WHERE endpoint.merchant_id = wanted.merchant_id AND endpoint.types IS DISTINCT FROM string_to_array(wanted.types, ',')
+FROM unnest($1::text[], $3::text[]) AS wanted (merchant_id, types)
+WHERE
+    endpoint.merchant_id = webhook.lane_of(wanted.merchant_id, $2)
+    AND endpoint.types IS DISTINCT FROM string_to_array(wanted.types, ',')
 RETURNING endpoint.merchant_id;
 
 -- name: set_order
--- Have so many of a configured merchant's events attempted at once, in the order of each charge. 55000 while a dispatcher
+-- Have so many of a configured endpoint's events attempted at once, in the order of each charge. 55000 while a dispatcher
 -- works that knows no such order.
 -- $1 merchant_id text
--- $2 at_once smallint; null: one, in the order of the merchant
+-- $2 number smallint
+-- $3 at_once smallint; null: one, in the order of the merchant
 -- row: merchant_id text
--- none: the merchant has no endpoint, or that order already
+-- none: there is no such endpoint, or it has that order already
 UPDATE webhook.endpoint
-SET at_once = $2, updated_at = clock_timestamp()
-WHERE merchant_id = $1 AND at_once IS DISTINCT FROM $2
+SET at_once = $3, updated_at = clock_timestamp()
+WHERE merchant_id = webhook.lane_of($1, $2) AND at_once IS DISTINCT FROM $3
 RETURNING merchant_id;
 
 -- name: rotate_secret
 -- Replace a secret; with an overlap the one before it goes on signing until the overlap ends.
 -- $1 merchant_id text
--- $2 secret bytea
--- $3 key_id text
--- $4 overlap interval
+-- $2 number smallint
+-- $3 secret bytea
+-- $4 key_id text
+-- $5 overlap interval
 -- row: previous_until timestamptz
--- none: the merchant has no endpoint
+-- none: there is no such endpoint
 UPDATE webhook.endpoint
 SET
-    previous_secret = CASE WHEN $4::interval IS NOT NULL THEN secret END,
-    previous_key_id = CASE WHEN $4::interval IS NOT NULL THEN key_id END,
-    previous_until = clock_timestamp() + $4::interval,
-    secret = $2,
-    key_id = $3,
+    previous_secret = CASE WHEN $5::interval IS NOT NULL THEN secret END,
+    previous_key_id = CASE WHEN $5::interval IS NOT NULL THEN key_id END,
+    previous_until = clock_timestamp() + $5::interval,
+    secret = $3,
+    key_id = $4,
     secret_created_at = clock_timestamp(),
     updated_at = clock_timestamp()
-WHERE merchant_id = $1
+WHERE merchant_id = webhook.lane_of($1, $2)
 RETURNING previous_until;
 
 -- name: lock_held
--- Tell whether nothing is sent to a merchant, nor will be before it is resumed, which waits for this transaction.
+-- Tell whether nothing is sent to an endpoint, nor will be before it is resumed, which waits for this transaction.
 -- $1 merchant_id text
+-- $2 number smallint
 -- row: state text
 -- order: one row: held, sending, not_paused, not_configured
-SELECT webhook.lock_held($1) AS state;
+SELECT webhook.lock_held($1, $2) AS state;
 
 -- name: delete_endpoint
--- Remove a merchant's endpoint; what is owed to it fails as not_configured.
+-- Remove an endpoint; what is owed to it fails as not_configured.
 -- $1 merchant_id text
+-- $2 number smallint
 -- row: merchant_id text
--- none: the merchant has no endpoint
+-- none: there is no such endpoint
 DELETE FROM webhook.endpoint
-WHERE merchant_id = $1
+WHERE merchant_id = webhook.lane_of($1, $2)
 RETURNING merchant_id;
 
--- name: find_endpoint
--- Show one endpoint.
+-- name: count_owed
+-- Count what is owed to an endpoint, up to a limit.
 -- $1 merchant_id text
--- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, types text[],
---   at_once smallint
--- none: the merchant has no endpoint
-SELECT
-    endpoints.merchant_id, endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at,
-    endpoints.secret_created_at, endpoints.suspended_at, rest.next_try_at, endpoints.types, endpoints.at_once
-FROM webhook.endpoints
-LEFT JOIN LATERAL (
-    SELECT lanes.wait_until AS next_try_at
-    FROM webhook.lanes
-    WHERE lanes.merchant_id = endpoints.merchant_id AND lanes.suspended_at IS NOT NULL
-    LIMIT 1
-) AS rest ON true
-WHERE endpoints.merchant_id = $1;
+-- $2 number smallint
+-- $3 most bigint
+-- row: owed bigint
+-- order: one row
+SELECT count(*) AS owed
+FROM (
+    (SELECT FROM webhook.owed WHERE owed.merchant_id = webhook.lane_of($1, $2) AND owed.due_at IS NULL LIMIT $3)
+    UNION ALL
+    (SELECT FROM webhook.owed WHERE owed.merchant_id = webhook.lane_of($1, $2) AND owed.due_at IS NOT NULL LIMIT $3)
+    LIMIT $3
+) AS counted;
 
 -- name: read_endpoint_history
 -- Read who changed a merchant's endpoint, or asked for its URL, a pause or its end; the latest ones.
 -- $1 merchant_id text
 -- $2 most bigint
--- row: id bigint, at timestamptz, role text, person text, action text, command_id bigint, url_before text, url_after text
+-- row: id bigint, at timestamptz, role text, person text, action text, command_id bigint, url_before text, url_after text,
+--   endpoint text
 -- order: by id, the latest last
 -- none: nothing of it was changed since there is an audit
 SELECT *
@@ -123,7 +128,8 @@ FROM (
         audit.id, audit.at, audit.role, audit.person, audit.action,
         coalesce(audit.after ->> 'id', audit.before ->> 'id')::bigint AS command_id,
         audit.before ->> 'url' AS url_before,
-        coalesce(audit.after ->> 'url', audit.after #>> '{args,url}') AS url_after
+        coalesce(audit.after ->> 'url', audit.after #>> '{args,url}') AS url_after,
+        coalesce(coalesce(audit.after, audit.before) ->> 'number', audit.after #>> '{args,endpoint}') AS endpoint
     FROM webhook.audit
     WHERE
         audit.merchant_id = $1
@@ -137,30 +143,79 @@ FROM (
 ORDER BY latest.id;
 
 -- name: list_endpoints
--- Show all endpoints.
--- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz, types text[],
---   at_once smallint; ordered by merchant_id
--- none: nobody is configured
+-- Show endpoints: all, or a merchant's.
+-- $1 merchant_id text; null: all
+-- row: merchant_id text, number smallint, id uuid, name text, url text, paused boolean, created_at timestamptz,
+--   updated_at timestamptz, secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
+--   types text[], at_once smallint; ordered by merchant_id, number
+-- none: nobody is configured, or the merchant is not
 SELECT
-    endpoints.merchant_id, endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at,
-    endpoints.secret_created_at, endpoints.suspended_at,
+    webhook.merchant_of(endpoint.merchant_id) AS merchant_id,
+    coalesce(webhook.endpoint_of(endpoint.merchant_id), 1::smallint) AS number,
+    endpoint.id, endpoint.name, endpoint.url, coalesce(lanes.paused, false) AS paused, endpoint.created_at, endpoint.updated_at,
+    endpoint.secret_created_at, lanes.suspended_at,
     CASE WHEN lanes.suspended_at IS NOT NULL THEN lanes.wait_until END AS next_try_at,
-    endpoints.types,
-    endpoints.at_once
-FROM webhook.endpoints
-LEFT JOIN webhook.lanes ON lanes.merchant_id = endpoints.merchant_id
-ORDER BY endpoints.merchant_id;
+    endpoint.types, endpoint.at_once
+FROM webhook.endpoint
+LEFT JOIN webhook.lanes ON lanes.merchant_id = endpoint.merchant_id
+WHERE
+    $1::text IS NULL
+    OR endpoint.merchant_id >= $1::text COLLATE "C" AND endpoint.merchant_id < ($1::text || ' ') COLLATE "C"
+ORDER BY webhook.merchant_of(endpoint.merchant_id) COLLATE "C", number;
+
+-- name: add_endpoint
+-- Add an endpoint to a merchant's. 55000 while a dispatcher works that knows no further ones, or no filters or order.
+-- $1 merchant_id text
+-- $2 url text
+-- $3 secret bytea
+-- $4 key_id text
+-- $5 name text
+-- $6 types text[]; null: all
+-- $7 at_once integer; null: one, in the order of the merchant
+-- row: result text, number smallint, id uuid
+-- order: one row: created, too_many, key_is_old, sending (ask again)
+SELECT added.result, added.number, added.id
+FROM webhook.add_endpoint($1, $2, $3, $4, $5, $6, $7) AS added;
+
+-- name: list_routed
+-- Name the merchants for whose sake programs are refused that know only one endpoint.
+-- row: merchant_id text, numbers smallint[], owes_removed boolean
+-- order: by merchant_id; numbers: of the endpoints there are, where the merchant is routed. owes_removed: something is owed in
+--   the lane of one that is not there
+-- none: nobody has, or had, several
+SELECT of_merchant.merchant_id, routed.numbers, of_merchant.owes_removed
+FROM (
+    SELECT
+        webhook.merchant_of(lanes.merchant_id) AS merchant_id,
+        bool_or(EXISTS (
+            SELECT FROM webhook.owed WHERE owed.merchant_id = lanes.merchant_id
+        ) AND NOT EXISTS (
+            SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = lanes.merchant_id
+        )) AS owes_removed
+    FROM webhook.lanes
+    WHERE lanes.merchant_id LIKE E'%\x1f%'
+    GROUP BY webhook.merchant_of(lanes.merchant_id)
+) AS of_merchant
+LEFT JOIN LATERAL (
+    SELECT array_agg(coalesce(webhook.endpoint_of(endpoint.merchant_id), 1::smallint) ORDER BY endpoint.merchant_id) AS numbers
+    FROM webhook.endpoint
+    WHERE
+        endpoint.merchant_id > of_merchant.merchant_id COLLATE "C"
+        AND endpoint.merchant_id < (of_merchant.merchant_id || ' ') COLLATE "C"
+) AS routed ON true
+WHERE num_nonnulls(routed.numbers) = 1 OR of_merchant.owes_removed
+ORDER BY of_merchant.merchant_id COLLATE "C";
 
 -- name: list_suspended
--- Name merchants that are suspended, those first that are tried next.
+-- Name endpoints that are suspended, those first that are tried next.
 -- $1 most bigint
--- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz, suspended bigint
+-- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz, suspended bigint, endpoint smallint
 -- order: by next_try_at; each with how many there are in all
 -- none: nobody is suspended
 SELECT
-    lanes.merchant_id, lanes.suspended_at, lanes.wait_until AS next_try_at,
-    (SELECT count(*) FROM webhook.lanes AS others WHERE others.suspended_at IS NOT NULL) AS suspended
+    webhook.merchant_of(lanes.merchant_id) AS merchant_id, lanes.suspended_at, lanes.wait_until AS next_try_at,
+    (SELECT count(*) FROM webhook.lanes AS others WHERE others.suspended_at IS NOT NULL) AS suspended,
+    webhook.endpoint_of(lanes.merchant_id) AS endpoint
 FROM webhook.lanes
 WHERE lanes.suspended_at IS NOT NULL
 ORDER BY lanes.wait_until, lanes.merchant_id
@@ -188,9 +243,11 @@ ORDER BY noted.beat_at DESC, noted.owner;
 -- row: is_known boolean
 -- order: one row
 SELECT
+    -- Who has several endpoints has a lane of his own too.
     EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = $1)
     OR EXISTS (SELECT FROM webhook.lanes WHERE lanes.merchant_id = $1)
-    OR EXISTS (SELECT FROM webhook.deliveries WHERE deliveries.merchant_id = $1) AS is_known;
+    OR EXISTS (SELECT FROM webhook.owed WHERE owed.merchant_id = $1)
+    OR EXISTS (SELECT FROM webhook.finished WHERE finished.merchant_id = $1) AS is_known;
 
 -- name: list_deliveries
 -- Show deliveries, the newest first or the oldest; every filter that is null lets everything through.
@@ -208,33 +265,71 @@ SELECT
 -- $10 oldest_first boolean
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
---   finished_at timestamptz; ordered by seq
+--   finished_at timestamptz, endpoint smallint, copy_of uuid; ordered by seq
 -- none: no delivery matches
 SELECT *
 FROM (
     (
         SELECT
-            event_id, seq, merchant_id, type, created_at,
+            event_id, seq, webhook.merchant_of(merchant_id) AS merchant_id, type, created_at,
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
             NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status, last_outcome, NULL::timestamptz AS finished_at
-        FROM webhook.owed
-        WHERE ($1::text IS NULL OR merchant_id = $1)
-            AND CASE $2::text
-                WHEN 'pending' THEN due_at IS NULL
-                WHEN 'pending_retry' THEN due_at IS NOT NULL AND on_failure IS DISTINCT FROM 'delivered'
-                WHEN 'delivered' THEN due_at IS NOT NULL AND on_failure = 'delivered'
-                WHEN 'failed' THEN false
-                ELSE true
-            END
-            AND ($3::timestamptz IS NULL OR created_at >= $3)
-            AND ($4::timestamptz IS NULL OR created_at < $4)
-            AND ($5::uuid IS NULL OR event_id = $5)
-            AND ($7::text IS NULL OR type = $7)
-            AND ($8::text IS NULL OR charge_id = $8)
-            AND ($9::text IS NULL OR last_outcome = $9)
+            last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint,
+            copy_of
+        FROM (
+            -- Everybody's, or of each of a merchant's lanes the first: so the order of both is an index's.
+            (
+                SELECT owed.*
+                FROM webhook.owed
+                WHERE num_nulls($1::text) = 1
+                    AND CASE $2::text
+                        WHEN 'pending' THEN due_at IS NULL
+                        WHEN 'pending_retry' THEN due_at IS NOT NULL AND on_failure IS DISTINCT FROM 'delivered'
+                        WHEN 'delivered' THEN due_at IS NOT NULL AND on_failure = 'delivered'
+                        WHEN 'failed' THEN false
+                        ELSE true
+                    END
+                    AND ($3::timestamptz IS NULL OR created_at >= $3)
+                    AND ($4::timestamptz IS NULL OR created_at < $4)
+                    AND ($5::uuid IS NULL OR event_id = ANY(webhook.delivery_ids($5)))
+                    AND ($7::text IS NULL OR type = $7)
+                    AND ($8::text IS NULL OR charge_id = $8)
+                    AND ($9::text IS NULL OR last_outcome = $9)
+                ORDER BY CASE WHEN $10 THEN seq END, seq DESC
+                LIMIT $6
+            )
+            UNION ALL
+            SELECT of_lane.*
+            FROM (
+                SELECT $1::text COLLATE "C" AS name
+                UNION ALL
+                SELECT lanes.merchant_id
+                FROM webhook.lanes
+                WHERE lanes.merchant_id > $1::text COLLATE "C" AND lanes.merchant_id < ($1::text || ' ') COLLATE "C"
+            ) AS lane
+            CROSS JOIN LATERAL (
+                SELECT owed.*
+                FROM webhook.owed
+                WHERE owed.merchant_id = lane.name
+                    AND CASE $2::text
+                        WHEN 'pending' THEN due_at IS NULL
+                        WHEN 'pending_retry' THEN due_at IS NOT NULL AND on_failure IS DISTINCT FROM 'delivered'
+                        WHEN 'delivered' THEN due_at IS NOT NULL AND on_failure = 'delivered'
+                        WHEN 'failed' THEN false
+                        ELSE true
+                    END
+                    AND ($3::timestamptz IS NULL OR created_at >= $3)
+                    AND ($4::timestamptz IS NULL OR created_at < $4)
+                    AND ($5::uuid IS NULL OR event_id = ANY(webhook.delivery_ids($5)))
+                    AND ($7::text IS NULL OR type = $7)
+                    AND ($8::text IS NULL OR charge_id = $8)
+                    AND ($9::text IS NULL OR last_outcome = $9)
+                ORDER BY CASE WHEN $10 THEN seq END, seq DESC
+                LIMIT $6
+            ) AS of_lane
+        ) AS owed
         ORDER BY CASE WHEN $10 THEN seq END, seq DESC
         LIMIT $6
     )
@@ -242,7 +337,7 @@ FROM (
     (
         SELECT
             event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts,
-            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
+            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at, endpoint, copy_of
         FROM webhook.finished
         WHERE ($1::text IS NULL OR merchant_id = $1)
             AND CASE $2::text
@@ -252,7 +347,7 @@ FROM (
             END
             AND ($3::timestamptz IS NULL OR created_at >= $3)
             AND ($4::timestamptz IS NULL OR created_at < $4)
-            AND ($5::uuid IS NULL OR event_id = $5)
+            AND ($5::uuid IS NULL OR event_id = ANY(webhook.delivery_ids($5)))
             AND ($7::text IS NULL OR type = $7)
             AND ($8::text IS NULL OR charge_id = $8)
             AND ($9::text IS NULL OR last_outcome = $9)

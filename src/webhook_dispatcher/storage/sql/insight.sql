@@ -20,13 +20,14 @@ ORDER BY found.seq
 LIMIT $3;
 
 -- name: read_secret
--- Read a merchant's sealed secret, to see whether our keys open it.
+-- Read an endpoint's sealed secret, to see whether our keys open it.
 -- $1 merchant_id text
+-- $2 number smallint
 -- row: key_id text, secret bytea
--- none: the merchant has no endpoint
+-- none: there is no such endpoint
 SELECT endpoint.key_id, endpoint.secret
 FROM webhook.endpoint
-WHERE endpoint.merchant_id = $1;
+WHERE endpoint.merchant_id = webhook.lane_of($1, $2);
 
 -- name: read_backlog
 -- Count what is owed, up to a limit.
@@ -42,12 +43,12 @@ FROM webhook.state
 WHERE state.is_only;
 
 -- name: read_owing
--- Go round the merchants that are owed something, one look-up each: first in order, then out of it (a loose index
+-- Go round the lanes that are owed something, one look-up each: first in order, then out of it (a loose index
 -- scan). Each comes with the first that is owed, and with what keeps it.
 -- $1 most bigint
 -- row: merchant_id text, is_in_order boolean, event_id uuid, seq bigint, created_at timestamptz,
---   due_at timestamptz, is_paused boolean, has_endpoint boolean
--- order: those in order first, then by merchant_id
+--   due_at timestamptz, is_paused boolean, has_endpoint boolean, endpoint smallint
+-- order: those in order first, then by lane
 -- none: nothing is owed to anybody
 WITH RECURSIVE head AS (
     (
@@ -94,29 +95,41 @@ page AS MATERIALIZED (
     (SELECT due.merchant_id, due.seq, due.event_id, due.created_at, due.due_at FROM due LIMIT $1)
 )
 SELECT
-    page.merchant_id,
+    webhook.merchant_of(page.merchant_id) AS merchant_id,
     num_nulls(page.due_at) = 1 AS is_in_order,
     page.event_id,
     page.seq,
     page.created_at,
     page.due_at,
     coalesce(lane.paused, false) AS is_paused,
-    endpoint.merchant_id IS NOT NULL AS has_endpoint
+    num_nonnulls(endpoint.merchant_id, lane.routed_at) > 0 AS has_endpoint,
+    webhook.endpoint_of(page.merchant_id) AS endpoint
 FROM page
 LEFT JOIN LATERAL (
-    SELECT lanes.paused FROM webhook.lanes WHERE lanes.merchant_id = page.merchant_id LIMIT 1
+    SELECT lanes.paused, lanes.routed_at FROM webhook.lanes WHERE lanes.merchant_id = page.merchant_id LIMIT 1
 ) AS lane ON true
 LEFT JOIN LATERAL (
-    SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = page.merchant_id LIMIT 1
+    SELECT endpoint.merchant_id
+    FROM webhook.endpoint
+    -- What number 1 left behind when its merchant became direct again is handed on to it.
+    WHERE
+        endpoint.merchant_id = ANY(
+            ARRAY[
+                page.merchant_id,
+                CASE WHEN webhook.endpoint_of(page.merchant_id) = 1 THEN webhook.merchant_of(page.merchant_id) END
+            ]
+        )
+    LIMIT 1
 ) AS endpoint ON true
 ORDER BY num_nulls(page.due_at) DESC, page.merchant_id;
 
 -- name: count_lanes
--- Count the lanes that are paused, and those of merchants that are suspended; and say when one of these is tried next.
+-- Count the merchants that are paused, whole or an endpoint of theirs, and the endpoints that are suspended; and say when one
+-- of these is tried next.
 -- row: paused bigint, suspended bigint, next_try_at timestamptz
 -- order: one row
 SELECT
-    count(*) FILTER (WHERE lanes.paused) AS paused,
+    count(DISTINCT webhook.merchant_of(lanes.merchant_id)) FILTER (WHERE lanes.paused) AS paused,
     count(*) FILTER (WHERE lanes.suspended_at IS NOT NULL) AS suspended,
     min(lanes.wait_until) FILTER (WHERE lanes.suspended_at IS NOT NULL) AS next_try_at
 FROM webhook.lanes;
@@ -147,7 +160,7 @@ SELECT
     count(*) FILTER (WHERE recent.attempt = 1 AND recent.trigger = 'schedule') AS first_attempts
 FROM (
     SELECT attempts.outcome, attempts.attempt, attempts.trigger
-    FROM webhook.attempts
+    FROM webhook.attempted AS attempts
     WHERE attempts.started_at >= $1
     LIMIT $2
 ) AS recent
@@ -164,12 +177,18 @@ SELECT count(*) AS events, min(newest.created_at) AS first_at
 FROM (
     SELECT known.seq, known.created_at
     FROM (
-        (SELECT owed.seq, owed.created_at FROM webhook.owed WHERE owed.seq >= 0 ORDER BY owed.seq DESC LIMIT $2)
+        (
+            SELECT owed.seq, owed.created_at
+            FROM webhook.owed
+            WHERE owed.seq >= 0 AND num_nulls(owed.copy_of) = 1
+            ORDER BY owed.seq DESC
+            LIMIT $2
+        )
         UNION ALL
         (
             SELECT finished.seq, finished.created_at
             FROM webhook.logged AS finished
-            WHERE finished.seq >= 0
+            WHERE finished.seq >= 0 AND num_nulls(finished.copy_of) = 1
             ORDER BY finished.seq DESC
             LIMIT $2
         )
@@ -214,7 +233,7 @@ FROM (
     SELECT greatest(extract(EPOCH FROM first.started_at - event.created_at), 0)::double precision AS seconds
     FROM (
         SELECT attempts.event_id, attempts.started_at
-        FROM webhook.attempts
+        FROM webhook.attempted AS attempts
         WHERE attempts.started_at >= $1 AND attempts.attempt = 1 AND attempts.trigger = 'schedule'
         ORDER BY attempts.started_at DESC
         LIMIT $2
@@ -245,36 +264,46 @@ FROM (
 
 -- name: find_merchants
 -- Find merchants: those that fail first, then those whose events wait the longest.
--- $1 merchants text[]; null: all
+-- $1 lanes text[]; null: all
 -- $2 behind_since timestamptz
 -- $3 only_paused boolean
 -- $4 most bigint
 -- row: merchant_id text
 -- order: by failing_since, then by what waits longest
 -- none: none matches; where behind_since is null, those that are not behind match too
-SELECT known.merchant_id
+SELECT webhook.merchant_of(known.lane) AS merchant_id
 FROM (
-    SELECT endpoint.merchant_id FROM webhook.endpoint
+    SELECT endpoint.merchant_id AS lane FROM webhook.endpoint
     UNION
     SELECT lanes.merchant_id FROM webhook.lanes
 ) AS known
 LEFT JOIN LATERAL (
-    SELECT lanes.paused, lanes.failing_since FROM webhook.lanes WHERE lanes.merchant_id = known.merchant_id LIMIT 1
+    SELECT lanes.paused, lanes.failing_since
+    FROM webhook.lanes
+    WHERE
+        lanes.merchant_id = known.lane
+        -- What the lane of one of several says is nobody's without its endpoint.
+        AND (
+            num_nulls(webhook.endpoint_of(known.lane)) = 1
+            OR EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = known.lane)
+        )
+    LIMIT 1
 ) AS lane ON true
 LEFT JOIN LATERAL (
     SELECT owed.created_at
     FROM webhook.owed
     -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
     WHERE
-        (owed.merchant_id, owed.seq) > (known.merchant_id, 0)
-        AND owed.merchant_id <= known.merchant_id
+        (owed.merchant_id, owed.seq) > (known.lane, 0)
+        AND owed.merchant_id <= known.lane
         AND owed.due_at IS NULL
     ORDER BY owed.merchant_id, owed.seq
     LIMIT 1
 ) AS head ON true
 WHERE
-    ($1::text[] IS NULL OR known.merchant_id = ANY($1))
+    ($1::text[] IS NULL OR known.lane = ANY($1))
     AND ($2::timestamptz IS NULL OR head.created_at < $2)
     AND (NOT $3 OR coalesce(lane.paused, false))
-ORDER BY lane.failing_since, head.created_at, known.merchant_id
+GROUP BY webhook.merchant_of(known.lane)
+ORDER BY min(lane.failing_since), min(head.created_at), webhook.merchant_of(known.lane)
 LIMIT $4;
