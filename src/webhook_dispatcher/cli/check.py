@@ -16,7 +16,7 @@ import typer
 
 from webhook_dispatcher.cli.event_types import HELD
 from webhook_dispatcher.cli.options import AsJson, ShardName
-from webhook_dispatcher.cli.output import print_json, print_table, shown
+from webhook_dispatcher.cli.output import endpoint_named, print_json, print_table, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.diagnosis import findings as diagnosed
 from webhook_dispatcher.diagnosis import vocabulary
@@ -38,7 +38,12 @@ from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import NO_STANDARD_KEY, Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.domain.verdict import Failure
-from webhook_dispatcher.storage.administration import Administration, LongTransaction, PauseOfEverything
+from webhook_dispatcher.storage.administration import (
+    Administration,
+    LongTransaction,
+    PauseOfEverything,
+    Routed,
+)
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
@@ -203,7 +208,7 @@ async def _database(
         yield _by_charge(endpoints)
         if settings.egress_proxy is not None or any(map(_has_name, endpoints)):
             yield await _outbound(session, settings)
-        for result in _urls(settings, endpoints):
+        for result in (*_several(await database.list_routed()), *_urls(settings, endpoints)):
             yield result
     except SchemaMismatch as error:
         yield CheckResult("schema", error.problem, error.remedy, code=3)
@@ -472,7 +477,8 @@ async def _unreadable(database: Administration) -> list[CheckResult]:
     return [
         CheckResult(
             "rows",
-            f"{shown(row.merchant_id)}: event {row.event_id}, seq {row.seq}, cannot be read ({row.error})",
+            f"{endpoint_named(row.merchant_id, row.endpoint)}: event {row.event_id}, seq {row.seq}, "
+            f"cannot be read ({row.error})",
             mend,
         )
         for row in rows
@@ -481,7 +487,7 @@ async def _unreadable(database: Administration) -> list[CheckResult]:
 
 def _filters(endpoints: list[EndpointView]) -> CheckResult:
     """Name who has a filter, for whose sake older programs are refused."""
-    merchants = [shown(endpoint.merchant_id) for endpoint in endpoints if endpoint.types is not None]
+    merchants = _whose([endpoint for endpoint in endpoints if endpoint.types is not None])
     if not merchants:
         return CheckResult("filters")
     return CheckResult("filters", note=f"ok; of {_named(merchants)}; programs for schema 22 are refused")
@@ -489,11 +495,28 @@ def _filters(endpoints: list[EndpointView]) -> CheckResult:
 
 def _by_charge(endpoints: list[EndpointView]) -> CheckResult:
     """Name whose order is kept by charge, for whose sake older programs are refused."""
-    merchants = [shown(endpoint.merchant_id) for endpoint in endpoints if endpoint.order is Order.CHARGE]
+    merchants = _whose([endpoint for endpoint in endpoints if endpoint.order is Order.CHARGE])
     if not merchants:
         return CheckResult("order")
     note = f"ok; by charge of {_named(merchants)}, for whose sake older programs are refused"
     return CheckResult("order", note=note)
+
+
+def _several(merchants: Sequence[Routed]) -> Iterator[CheckResult]:
+    """Name who has several endpoints, for whose sake older programs are refused, and who had."""
+    several = [shown(each.merchant_id) for each in merchants if each.numbers and max(each.numbers) > 1]
+    alone = [shown(each.merchant_id) for each in merchants if each.numbers and max(each.numbers) == 1]
+    owing = [shown(each.merchant_id) for each in merchants if each.owes_removed]
+    told = [
+        *([f"ok; several of {_named(several)}; programs for schema 25 are refused"] if several else []),
+        *([f"{_named(alone)} becomes direct once endpoint 1 owes no first attempt"] if alone else []),
+        *([f"endpoints of {_named(owing)} that are removed still owe"] if owing else []),
+    ]
+    yield from (CheckResult("endpoints", note=text) for text in told)
+
+
+def _whose(endpoints: Sequence[EndpointView]) -> list[str]:
+    return list(dict.fromkeys(shown(endpoint.merchant_id) for endpoint in endpoints))
 
 
 def _named(merchants: Sequence[str]) -> str:
@@ -513,12 +536,11 @@ def _platform(endpoints: list[EndpointView]) -> CheckResult:
 def _urls(settings: "Settings", endpoints: list[EndpointView]) -> Iterator[CheckResult]:
     guard = Guard(settings.egress_policy())
     forbidden = [
-        (endpoint.merchant_id, fault)
-        for endpoint in endpoints
-        if (fault := guard.find_fault(endpoint.url)) is not None
+        (endpoint, fault) for endpoint in endpoints if (fault := guard.find_fault(endpoint.url)) is not None
     ]
-    for merchant, reason in forbidden[:MAX_NAMED]:
-        yield _said("endpoint", diagnosed.of_forbidden(merchant, reason))
+    for endpoint, reason in forbidden[:MAX_NAMED]:
+        number = endpoint.number if endpoint.number > 1 else None
+        yield _said("endpoint", diagnosed.of_forbidden(endpoint.merchant_id, reason, number))
     if len(forbidden) > MAX_NAMED:
         yield _said("endpoint", diagnosed.of_more_forbidden(len(forbidden) - MAX_NAMED))
     if not forbidden:

@@ -15,6 +15,8 @@ import typer
 
 from webhook_dispatcher.cli.options import (
     AsJson,
+    ChosenEndpoint,
+    FirstEndpoint,
     Merchant,
     MerchantFilter,
     RequestedBy,
@@ -68,6 +70,7 @@ def ask_retry(
     context: typer.Context,
     event: Event,
     force: Annotated[bool, typer.Option("--force", help="Send it even if it was delivered.")] = False,
+    endpoint: ChosenEndpoint = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
@@ -76,19 +79,20 @@ def ask_retry(
 ) -> None:
     """Ask for `retry`, and exit with 1 when the attempt did not deliver."""
     session = session_of(context, shard)
-    request = ControlRequest(
-        CommandName.RETRY, requested_by or operator(), event_id=event, args={"force": True} if force else {}
-    )
-    before = session.work(lambda database: look_before(database, event))
+    args = {"force": True if force else None, "endpoint": endpoint}
+    request = request_of(CommandName.RETRY, requested_by, None, args, event)
+    before = session.work(lambda database: look_before(database, event, endpoint))
     if before.paused is not None:
         typer.echo(before.paused, err=True)
-    if not wait or before.paused is not None:
+    if not wait or before.paused is not None or len(before.deliveries) > 1:
         carry_out(session, request, deadline if wait else None, as_json)
+        if len(before.deliveries) > 1 and not as_json:
+            typer.echo(f"it goes to several endpoints: `deliveries show {event}` shows what came of each")
         return
     view = _ask(session, request, deadline, CommandProgress())
     if view.status == CommandStatus.REJECTED or not as_json:
         report(view, as_json)
-    attempt = session.work(lambda database: follow_attempt(session, database, event, before, deadline))
+    attempt = session.work(lambda database: follow_attempt(session, database, before, deadline))
     if as_json:
         print_json({**_told(view), "attempt": attempt})
     else:
@@ -103,6 +107,7 @@ def ask_retry_failed(
     since: Since = None,
     until: Until = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    endpoint: ChosenEndpoint = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
@@ -112,6 +117,7 @@ def ask_retry_failed(
     """Ask for `retry_failed`."""
     if merchant is None and since is None:
         raise typer.BadParameter("give --merchant, --since or both")
+    check_whose(merchant, endpoint)
     session = session_of(context, shard)
 
     async def prepare(database: Administration) -> ControlRequest:
@@ -121,6 +127,7 @@ def ask_retry_failed(
             "since": render_instant(start) if start else None,
             "until": render_instant(end) if end else None,
             "limit": limit,
+            "endpoint": endpoint,
         }
         return request_of(CommandName.RETRY_FAILED, requested_by, merchant, args)
 
@@ -156,6 +163,7 @@ def ask_test_event(
             "is none: ch_test_failed.",
         ),
     ] = None,
+    endpoint: FirstEndpoint = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
@@ -163,7 +171,8 @@ def ask_test_event(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `test_event`, and exit with 1 when it was not delivered."""
-    request = request_of(CommandName.TEST_EVENT, requested_by, merchant, {"type": type_})
+    args = {"type": type_, "endpoint": endpoint}
+    request = request_of(CommandName.TEST_EVENT, requested_by, merchant, args)
     carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
@@ -177,6 +186,7 @@ def ask_pause(
     context: typer.Context,
     merchant: MerchantOrAll = None,
     everything: Everything = False,
+    endpoint: ChosenEndpoint = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
@@ -185,7 +195,8 @@ def ask_pause(
 ) -> None:
     """Ask for `pause`."""
     check_one_or_all(merchant, everything)
-    request = request_of(CommandName.PAUSE, requested_by, merchant)
+    check_whose(merchant, endpoint)
+    request = request_of(CommandName.PAUSE, requested_by, merchant, {"endpoint": endpoint})
     carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
@@ -193,6 +204,7 @@ def ask_resume(
     context: typer.Context,
     merchant: MerchantOrAll = None,
     everything: Everything = False,
+    endpoint: ChosenEndpoint = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
@@ -201,7 +213,8 @@ def ask_resume(
 ) -> None:
     """Ask for `resume`."""
     check_one_or_all(merchant, everything)
-    request = request_of(CommandName.RESUME, requested_by, merchant)
+    check_whose(merchant, endpoint)
+    request = request_of(CommandName.RESUME, requested_by, merchant, {"endpoint": endpoint})
     carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
@@ -211,15 +224,22 @@ def check_one_or_all(merchant: str | None, everything: bool) -> None:
         raise typer.BadParameter("give either a merchant or --all")
 
 
+def check_whose(merchant: str | None, endpoint: int | None) -> None:
+    """Refuse an endpoint's number where no merchant is named."""
+    if endpoint is not None and merchant is None:
+        raise typer.BadParameter("--endpoint goes with a merchant")
+
+
 def request_of(
     command: CommandName,
     requested_by: str | None,
     merchant: str | None,
     args: Mapping[str, Any] = MappingProxyType({}),
+    event: UUID | None = None,
 ) -> ControlRequest:
-    """Write a command about a merchant or all, with those arguments that were given."""
+    """Write a command about a merchant, an event or all, with those arguments that were given."""
     given = {name: value for name, value in args.items() if value is not None}
-    return ControlRequest(command, requested_by or operator(), merchant_id=merchant, args=given)
+    return ControlRequest(command, requested_by or operator(), merchant, event, given)
 
 
 class CommandProgress:

@@ -19,7 +19,7 @@ from webhook_dispatcher.cli.options import (
     check_known,
     resolved,
 )
-from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
+from webhook_dispatcher.cli.output import endpoint_named, print_facts, print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import short
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
@@ -45,6 +45,7 @@ SHOW_COLUMNS = (
     "last_outcome",
     "finished_at",
 )
+OF_SEVERAL = ("endpoint", "copy_of")
 ATTEMPT_COLUMNS = ("attempt", "trigger", "started_at", "duration_ms", "status", "outcome", "reason")
 
 
@@ -107,7 +108,13 @@ def list_(
 
 
 def _columns(delivery: DeliveryView) -> dict[str, object]:
-    return {column: getattr(delivery, column) for column in SHOW_COLUMNS}
+    return {column: getattr(delivery, column) for column in (*SHOW_COLUMNS, *OF_SEVERAL)}
+
+
+def _facts(delivery: DeliveryView) -> Iterator[tuple[str, object]]:
+    for column, value in _columns(delivery).items():
+        if column in SHOW_COLUMNS or value is not None:
+            yield column, value
 
 
 def list_lines(found: Sequence[DeliveryView], width: int | None) -> Iterator[str]:
@@ -120,7 +127,7 @@ def list_lines(found: Sequence[DeliveryView], width: int | None) -> Iterator[str
         state = SHORT_STATES.get(State(delivery.state), delivery.state)
         tries = f"{delivery.attempts} {_latest(delivery)}" if delivery.attempts else "-"
         line = f"{short(delivery.created_at)} {delivery.event_id} {state:<9} {tries:<8} "
-        line += shown(delivery.merchant_id)
+        line += endpoint_named(delivery.merchant_id, delivery.endpoint)
         yield line if width is None or len(line) <= width else f"{line[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -136,21 +143,33 @@ def show(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one delivery and its attempts."""
+    """Show one delivery and its attempts; of an event that went to several endpoints, each."""
 
-    async def find(database: Administration) -> tuple[list[DeliveryView], list[AttemptView]]:
-        found = await database.list_deliveries(DeliveryFilter(event_id=event, limit=1))
-        return found, await database.list_attempts(event) if found else []
+    async def find(database: Administration) -> list[tuple[DeliveryView, list[AttemptView]]]:
+        found = await database.list_deliveries(DeliveryFilter(event_id=event))
+        return [(each, await database.list_attempts(each.event_id)) for each in _latest_of_each(found)]
 
-    found, attempts = session_of(context, shard).work(find)
+    found = session_of(context, shard).work(find)
     if not found:
         raise UserError(f"there is no delivery of event {event}")
     if as_json:
-        print_json({"delivery": _columns(found[0]), "attempts": attempts})
+        told = [{"delivery": _columns(each), "attempts": attempts} for each, attempts in found]
+        print_json({**told[0], **({"others": told[1:]} if told[1:] else {})})
         return
-    print_facts(_columns(found[0]).items())
-    if attempts:
-        _print_attempts(attempts)
+    for place, (delivery, attempts) in enumerate(found):
+        if place:
+            typer.echo()
+        print_facts(_facts(delivery))
+        if attempts:
+            _print_attempts(attempts)
+
+
+def _latest_of_each(found: Sequence[DeliveryView]) -> list[DeliveryView]:
+    """Keep the newest delivery to each endpoint, in their order: an id may have been used again."""
+    latest: dict[int, DeliveryView] = {}
+    for delivery in found:
+        latest.setdefault(delivery.endpoint or 0, delivery)
+    return [latest[number] for number in sorted(latest)]
 
 
 def _print_attempts(attempts: Sequence[AttemptView]) -> None:

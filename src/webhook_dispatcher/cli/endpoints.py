@@ -11,12 +11,25 @@ from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName
-from webhook_dispatcher.cli.output import WIDTH, print_facts, print_json, print_table, said_of_pause, shown
-from webhook_dispatcher.cli.recover import amount
+from webhook_dispatcher.cli.options import (
+    AsJson,
+    FirstEndpoint,
+    Merchant,
+    RequestedBy,
+    ShardName,
+    parse_merchant,
+)
+from webhook_dispatcher.cli.output import (
+    WIDTH,
+    endpoint_named,
+    print_facts,
+    print_json,
+    print_table,
+    said_of_pause,
+    shown,
+)
 from webhook_dispatcher.cli.session import CliContext, session_of
-from webhook_dispatcher.cli.words import at
-from webhook_dispatcher.domain.command import Skip
+from webhook_dispatcher.cli.words import at, many
 from webhook_dispatcher.domain.endpoint import (
     DEFAULT_AT_ONCE,
     MAX_AT_ONCE,
@@ -27,15 +40,39 @@ from webhook_dispatcher.domain.endpoint import (
     choices,
 )
 from webhook_dispatcher.domain.errors import ConfigurationError, UnopenedSecret, UserError
-from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import SERVICE, STANDARD, Names
-from webhook_dispatcher.domain.signing import NO_STANDARD_KEY, SECRET_RANDOM_BYTES, SealedSecret, Secret
+from webhook_dispatcher.domain.signing import (
+    NO_STANDARD_KEY,
+    SECRET_RANDOM_BYTES,
+    Keyring,
+    SealedSecret,
+    Secret,
+)
 from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
 from webhook_dispatcher.storage.api.event_types import OwnType
+from webhook_dispatcher.storage.previews import COUNT_LIMIT
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
+OF_SEVERAL = ("number", "name", "id")
 ALL_TYPES = ["all"]
+Types = Annotated[
+    str | None,
+    typer.Option("--types", metavar="TYPE,…", help="Send these types alone, besides tests; all: every type."),
+]
+ChosenOrder = Annotated[
+    Order | None, typer.Option("--order", help="Whose events are sent one after the other.")
+]
+AtOnce = Annotated[
+    int | None,
+    typer.Option(
+        "--at-once",
+        min=2,
+        max=MAX_AT_ONCE,
+        help="With --order charge, of how many charges one may be under way.",
+        show_default=f"as before, at first {DEFAULT_AT_ONCE}",
+    ),
+]
 
 
 def set_(
@@ -47,25 +84,10 @@ def set_(
             metavar="URL", help="https and public, unless settings allow more; left out: as it is."
         ),
     ] = None,
-    types: Annotated[
-        str | None,
-        typer.Option(
-            "--types", metavar="TYPE,…", help="Send these types alone, besides tests; all: every type."
-        ),
-    ] = None,
-    order: Annotated[
-        Order | None, typer.Option("--order", help="Whose events are sent one after the other.")
-    ] = None,
-    at_once: Annotated[
-        int | None,
-        typer.Option(
-            "--at-once",
-            min=2,
-            max=MAX_AT_ONCE,
-            help="With --order charge, of how many charges one may be under way.",
-            show_default=f"as before, at first {DEFAULT_AT_ONCE}",
-        ),
-    ] = None,
+    types: Types = None,
+    order: ChosenOrder = None,
+    at_once: AtOnce = None,
+    endpoint: FirstEndpoint = None,
     requested_by: RequestedBy = None,
     shard: ShardName = None,
     as_json: AsJson = False,
@@ -81,24 +103,22 @@ def set_(
         raise ConfigurationError(f"URL: {fault}")
     named = split_types(types)
     secret = new_secret()
+    number = endpoint or 1
 
     async def configure(database: Administration) -> tuple[bool, int | None]:
         created = False
-        await _check_types(merchant, named, database)
-        known = await database.find_endpoint(merchant)
-        if url is None and known is None:
-            raise not_configured(merchant)
+        await check_filter(merchant, named, database)
+        known = await database.find_endpoint(merchant, number)
+        if known is None and (url is None or number > 1):
+            raise not_configured(merchant, number)
         wanted = order.at_once(at_once, known.at_once if known else None) if order else None
         async with database.transaction():
-            # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
-            while url is not None and not created and not await database.update_endpoint_url(merchant, url):
-                await database.verify_keys(keyring)
-                sealed = keyring.seal(merchant, secret)
-                created = await database.insert_endpoint(merchant, url, sealed, keyring)
+            if url is not None:
+                created = await _put(database, merchant, number, url, secret, keyring)
             if named:
-                await database.set_types(merchant, filter_of(named))
+                await database.set_types(merchant, filter_of(named), number)
             if order is not None:
-                await database.set_order(merchant, wanted)
+                await database.set_order(merchant, wanted, number)
         return created, wanted
 
     created, wanted = session.change(configure, requested_by)
@@ -107,19 +127,41 @@ def set_(
     ordered = {} if order is None else {"order": order, "at_once": wanted}
     if as_json:
         given = {"merchant_id": merchant, "url": url, **filtered, **ordered}
-        print_json({**given, "created": created, "secret": revealed})
+        print_json(
+            {**given, **({"number": endpoint} if endpoint else {}), "created": created, "secret": revealed}
+        )
     elif revealed is not None:
-        typer.echo(f"{shown(merchant)}: configured; the secret is shown this once:")
+        typer.echo(f"{endpoint_named(merchant, endpoint)}: configured; the secret is shown this once:")
         typer.echo(revealed)
     else:
         changes = (("URL", url), ("types", types), ("order", order))
         changed = " and ".join(name for name, given in changes if given is not None)
-        typer.echo(f"{shown(merchant)}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
+        told = endpoint_named(merchant, endpoint)
+        typer.echo(f"{told}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
+
+
+async def _put(
+    database: Administration, merchant: str, number: int, url: str, secret: Secret, keyring: Keyring
+) -> bool:
+    """Change an endpoint's URL, which uses no key, or configure number 1: true."""
+    while not await database.update_endpoint_url(merchant, url, number):
+        if number > 1:
+            raise not_configured(merchant, number)
+        # It was never there, or was removed in between.
+        await database.verify_keys(keyring)
+        if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
+            return True
+    return False
 
 
 def _check_given(url: str | None, types: str | None, order: Order | None, at_once: int | None) -> None:
     if url is None and types is None and order is None:
         raise typer.BadParameter("give a URL, --types or --order")
+    check_at_once(order, at_once)
+
+
+def check_at_once(order: Order | None, at_once: int | None) -> None:
+    """Refuse a number of charges where order is not theirs."""
     if at_once is not None and order is not Order.CHARGE:
         raise typer.BadParameter("--at-once goes with --order charge")
 
@@ -129,7 +171,8 @@ def split_types(text: str | None) -> list[str]:
     return [] if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-async def _check_types(merchant: str, named: list[str], database: Administration) -> None:
+async def check_filter(merchant: str, named: list[str], database: Administration) -> None:
+    """Refuse names that cannot be a merchant's filter."""
     if named and (fault := types_fault(merchant, named, await database.list_own_types())) is not None:
         raise ConfigurationError(fault)
 
@@ -146,32 +189,37 @@ def types_fault(merchant: str, named: Sequence[str], own: Sequence[OwnType]) -> 
 
 def filter_of(named: list[str]) -> list[str] | None:
     """Return the filter that names make; None: all types."""
-    return None if named == ALL_TYPES else named
+    return None if named in ([], ALL_TYPES) else named
 
 
 def show(
-    context: typer.Context, merchant: Merchant, shard: ShardName = None, as_json: AsJson = False
+    context: typer.Context,
+    merchant: Merchant,
+    endpoint: FirstEndpoint = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a merchant's endpoint, without its secret."""
     session = session_of(context, shard)
+    number = endpoint or 1
 
     async def find(database: Administration) -> tuple[EndpointView | None, Names, SealedSecret | None]:
         names = await database.read_names()
-        sealed = await database.read_secret(merchant) if names.has_standard else None
-        return await database.find_endpoint(merchant), names, sealed
+        sealed = await database.read_secret(merchant, number) if names.has_standard else None
+        return await database.find_endpoint(merchant, number), names, sealed
 
-    endpoint, names, sealed = session.work(find)
-    if endpoint is None:
-        raise not_configured(merchant)
+    found, names, sealed = session.work(find)
+    if found is None:
+        raise not_configured(merchant, number)
     signatures: Sequence[str] | None = names.signatures
     said = ", ".join(names.signatures)
     if sealed is not None:
         signatures, said = _signatures(session, merchant, sealed)
     if as_json:
-        print_json({**_facts(endpoint), "signatures": signatures})
+        print_json({**_facts(found), "signatures": signatures})
     else:
         print_facts(
-            [*((column, getattr(endpoint, column)) for column in _columns([endpoint])), ("signatures", said)]
+            [*((column, getattr(found, column)) for column in _columns([found])), ("signatures", said)]
         )
 
 
@@ -186,13 +234,22 @@ def _signatures(session: CliContext, merchant: str, sealed: SealedSecret) -> tup
     return (SERVICE,), f"{SERVICE}; not {STANDARD}: {NO_STANDARD_KEY}, which `endpoint rotate-secret` makes"
 
 
-def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
-    """Show all endpoints, without their secrets."""
+def list_(
+    context: typer.Context,
+    merchant: Annotated[
+        str | None, typer.Argument(metavar="MERCHANT", parser=parse_merchant, help="Of this merchant only.")
+    ] = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all endpoints, or a merchant's, without their secrets."""
 
     async def find(database: Administration) -> tuple[list[EndpointView], PauseOfEverything | None]:
-        return await database.list_endpoints(), await database.read_pause_of_everything()
+        return await database.list_endpoints(merchant), await database.read_pause_of_everything()
 
     endpoints, pause = session_of(context, shard).work(find)
+    if merchant is not None and not endpoints:
+        raise not_configured(merchant)
     if as_json:
         print_json([_facts(endpoint) for endpoint in endpoints])
     else:
@@ -221,16 +278,18 @@ def history(
         return
     if not changes:
         raise UserError(f"nothing of {shown(merchant)!r} was changed since there is an audit")
+    has_several = any(change.endpoint not in (None, "1") for change in changes)
     for change in changes:
-        for line in history_lines(change):
+        for line in history_lines(change, has_several):
             typer.echo(line)
 
 
-def history_lines(change: EndpointChange) -> list[str]:
+def history_lines(change: EndpointChange, has_several: bool = False) -> list[str]:
     """Write when, what and who, and beneath it the URL before and after, in 80 columns if it fits."""
     number = f" {change.command_id}" if change.command_id is not None else ""
+    which = f" of endpoint {shown(change.endpoint)}" if has_several and change.endpoint else ""
     who = f"{shown(change.person)} ({shown(change.role)})" if change.person else shown(change.role)
-    lines = [f"{at(change.at)} {shown(change.action)}{number} by {who}"]
+    lines = [f"{at(change.at)} {shown(change.action)}{number}{which} by {who}"]
     if change.url_before == change.url_after:
         return lines
     urls = [shown(change.url_before), f"-> {shown(change.url_after)}"]
@@ -241,24 +300,27 @@ def history_lines(change: EndpointChange) -> list[str]:
 def remove(
     context: typer.Context,
     merchant: Merchant,
+    endpoint: FirstEndpoint = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     requested_by: RequestedBy = None,
     shard: ShardName = None,
 ) -> None:
     """Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured."""
     session = session_of(context, shard)
+    told, number = endpoint_named(merchant, endpoint), endpoint or 1
     if not yes:
-        endpoint, owed = session.change(lambda database: find_with_owed(database, merchant))
-        if endpoint is None:
-            raise not_configured(merchant)
-        if owed.total:
-            typer.echo(f"{shown(merchant)}: {amount(owed)} owed, which fail as not_configured", err=True)
+        found, owed = session.change(lambda database: find_with_owed(database, merchant, number))
+        if found is None:
+            raise not_configured(merchant, number)
+        if owed:
+            typer.echo(f"{told}: {many(owed, COUNT_LIMIT)} owed, which fail as not_configured", err=True)
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
-        typer.confirm(f"Remove the endpoint of {shown(merchant)}?", abort=True, err=True)
-    if not session.change(lambda database: database.delete_endpoint(merchant), requested_by):
-        raise not_configured(merchant)
-    typer.echo(f"{shown(merchant)}: removed")
+        which = "the endpoint" if endpoint is None else f"endpoint {endpoint}"
+        typer.confirm(f"Remove {which} of {shown(merchant)}?", abort=True, err=True)
+    if not session.change(lambda database: database.delete_endpoint(merchant, number), requested_by):
+        raise not_configured(merchant, number)
+    typer.echo(f"{told}: removed")
 
 
 def _facts(endpoint: EndpointView) -> dict[str, object]:
@@ -266,12 +328,15 @@ def _facts(endpoint: EndpointView) -> dict[str, object]:
 
 
 def _columns(endpoints: Sequence[EndpointView]) -> tuple[str, ...]:
-    """Return what there is to show: suspension, filters and order, where somebody has any."""
+    """Return what there is to show: numbers, suspension, filters and order, where somebody has any."""
     is_anybody = any(endpoint.suspended_at is not None for endpoint in endpoints)
     is_filtered = any(endpoint.types is not None for endpoint in endpoints)
     is_by_charge = any(endpoint.at_once is not None for endpoint in endpoints)
+    has_several = any(endpoint.number > 1 or endpoint.name is not None for endpoint in endpoints)
     return (
-        *COLUMNS,
+        COLUMNS[0],
+        *(OF_SEVERAL if has_several else ()),
+        *COLUMNS[1:],
         *(WHILE_SUSPENDED if is_anybody else ()),
         *(("types",) if is_filtered else ()),
         *(("order", "at_once") if is_by_charge else ()),
@@ -283,12 +348,18 @@ def new_secret() -> Secret:
     return Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
 
 
-def not_configured(merchant: str) -> UserError:
-    """Say that a merchant has no endpoint."""
+def not_configured(merchant: str, number: int = 1) -> UserError:
+    """Say that a merchant has no endpoint, or none of a number."""
+    if number > 1:
+        return UserError(f"merchant {shown(merchant)!r} has no endpoint {number}; see `endpoint list`")
     return UserError(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")
 
 
-async def find_with_owed(database: Administration, merchant: str) -> tuple[EndpointView | None, Preview]:
-    """Find a merchant's endpoint, and count all that is owed to it."""
-    all_owed = Skip(merchant, await database.database_time())
-    return await database.find_endpoint(merchant), await database.preview_skip(all_owed)
+async def find_with_owed(
+    database: Administration, merchant: str, number: int
+) -> tuple[EndpointView | None, int]:
+    """Find a merchant's endpoint, and count all that is owed to it, up to COUNT_LIMIT and one."""
+    return (
+        await database.find_endpoint(merchant, number),
+        await database.count_owed(merchant, number, COUNT_LIMIT + 1),
+    )

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 _TOGETHER = re.compile(r"(?<=[0-9]) (?=(?:s|min|h|d)\b|[0-9]{2}:)")
 """Between a number and its unit, a day and its time, no line is broken."""
 MAX_EXPLAINED = 5
-"""Of a charge with more events each has a line."""
+"""Of a charge with more events, or an event with more deliveries, each has a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
     """What was found under an id: deliveries explained, or what is known of an id that leads to none.
 
-    secrets: of the merchants whose deliveries these are.
+    secrets: of the endpoints whose deliveries these are.
     """
 
     facts: list[EventFacts]
-    secrets: dict[str, SealedSecret | None]
+    secrets: dict[tuple[str, int], SealedSecret | None]
     kept_since: date | None
     commands: list[CommandFacts]
     lost: LostEvent | None
@@ -55,7 +55,8 @@ def explain(
 ) -> None:
     """Say why an event has not arrived, or what became of it, and what can be done, in sentences.
 
-    A charge's id stands for all its events, in order. Times are the database's, in UTC.
+    A charge's id stands for all its events, in order; an event's for its delivery to each endpoint. Times are
+    the database's, in UTC.
     """
     session = session_of(context, shard)
     settings = session.settings()
@@ -93,8 +94,8 @@ async def _find(asked: Insight, subject: str, merchant: str | None) -> Explained
     commands = await asked.commands_about(event_id) if event_id is not None else []
     lost = await asked.find_lost(event_id) if event_id is not None else None
     facts = [await asked.gather(delivery) for delivery in deliveries]
-    merchants = {delivery.merchant_id for delivery in deliveries}
-    secrets = {each: await asked.find_secret(each) for each in merchants}
+    endpoints = {_endpoint_of(delivery) for delivery in deliveries}
+    secrets = {each: await asked.find_secret(*each) for each in endpoints}
     return Explained(facts, secrets, kept_since, commands, lost)
 
 
@@ -108,6 +109,10 @@ async def _find_charge(
     raise UserError("charges are not indexed here (`migrate --charge-index` does it): give an event's id")
 
 
+def _endpoint_of(delivery: DeliveryFacts) -> tuple[str, int]:
+    return delivery.merchant_id, delivery.endpoint or 1
+
+
 def _event_id(text: str) -> UUID | None:
     try:
         return UUID(text)
@@ -115,10 +120,11 @@ def _event_id(text: str) -> UUID | None:
         return None
 
 
-def _rules(settings: "Settings", secrets: dict[str, SealedSecret | None], facts: EventFacts) -> Rules:
-    merchant = facts.delivery.merchant_id
-    secret = secrets[merchant]
-    fault, unread = (None, None) if secret is None else _open(settings, merchant, secret)
+def _rules(
+    settings: "Settings", secrets: dict[tuple[str, int], SealedSecret | None], facts: EventFacts
+) -> Rules:
+    secret = secrets[_endpoint_of(facts.delivery)]
+    fault, unread = (None, None) if secret is None else _open(settings, facts.delivery.merchant_id, secret)
     return Rules(settings.unconfigured_hold, settings.retry_schedule, fault, unread)
 
 
@@ -138,7 +144,8 @@ def _print(told: list[Explanation]) -> None:
         for each in told:
             for line in explanation.summary(each):
                 typer.echo(_wrapped(line))
-        typer.echo(f"{len(told)}{' or more' * (len(told) >= MAX_EVENTS)} events; explain each by its id.")
+        what = "events" if all(each.delivery.endpoint is None for each in told) else "deliveries"
+        typer.echo(f"{len(told)}{' or more' * (len(told) >= MAX_EVENTS)} {what}; explain each by its id.")
         return
     for place, each in enumerate(told):
         if place:

@@ -32,7 +32,9 @@ def lines(told: Explanation) -> Iterator[str]:
 
 def summary(told: Explanation) -> Iterator[str]:
     """Say in two lines how an event stands: for a charge that has many."""
-    yield f"{told.delivery.event_id} {told.delivery.state}"
+    delivery = told.delivery
+    of = "" if delivery.endpoint is None else f", endpoint {delivery.endpoint}"
+    yield f"{delivery.event_id} {delivery.state}{of}"
     yield f"  {_say(told.gist)}"
 
 
@@ -69,31 +71,38 @@ def command(action: Action, delivery: DeliveryFacts) -> str:
     """Return what to type."""
     merchant = shlex.quote(shown(delivery.merchant_id))
     since = at(delivery.created_at).replace(" ", "T")
+    which = "" if delivery.endpoint is None else f" --endpoint {delivery.endpoint}"
+    # The first copy has the id of its event, which stands for all.
+    of_event = which if delivery.copy_of == delivery.event_id else ""
     match action:
         case Action.CANCEL:
-            return (
-                "INSERT INTO webhook.control (command, event_id, requested_by) "
-                f"VALUES ('cancel', '{delivery.event_id}', 'your name')"
-            )
+            return _cancel(delivery, bool(of_event))
         case Action.RETRY:
-            return f"{NAME} deliveries retry {delivery.event_id}"
+            return f"{NAME} deliveries retry {delivery.event_id}{of_event}"
         case Action.RETRY_DELIVERED:
-            return f"{NAME} deliveries retry {delivery.event_id} --force"
+            return f"{NAME} deliveries retry {delivery.event_id}{of_event} --force"
         case Action.RETRY_ALL_FAILED:
-            return f"{NAME} deliveries retry-failed --merchant {merchant} --since {since}"
+            return f"{NAME} deliveries retry-failed --merchant {merchant}{which} --since {since}"
         case Action.PREVIEW_RECOVERY:
             return f"{NAME} recover {merchant} --since {since} --dry-run"
         case _:
-            return _of_merchant(action, merchant)
+            return _of_merchant(action, merchant, which)
 
 
-def _of_merchant(action: Action, merchant: str) -> str:
+def _cancel(delivery: DeliveryFacts, is_one_of_several: bool) -> str:
+    columns, values = "command, event_id, requested_by", f"'cancel', '{delivery.event_id}', 'your name'"
+    if is_one_of_several:
+        columns, values = f"{columns}, args", f"{values}, '{{\"endpoint\": {delivery.endpoint}}}'"
+    return f"INSERT INTO webhook.control ({columns}) VALUES ({values})"
+
+
+def _of_merchant(action: Action, merchant: str, which: str) -> str:
     return {
         Action.RESUME_ALL: f"{NAME} resume --all",
-        Action.RESUME: f"{NAME} resume {merchant}",
-        Action.TEST_EVENT: f"{NAME} test-event {merchant}",
-        Action.SET_ENDPOINT: f"{NAME} endpoint set {merchant} URL",
-        Action.ROTATE_SECRET: f"{NAME} endpoint rotate-secret {merchant} --hold",
+        Action.RESUME: f"{NAME} resume {merchant}{which}",
+        Action.TEST_EVENT: f"{NAME} test-event {merchant}{which}",
+        Action.SET_ENDPOINT: f"{NAME} endpoint set {merchant} URL{which}",
+        Action.ROTATE_SECRET: f"{NAME} endpoint rotate-secret {merchant}{which} --hold",
         Action.LIST_WAITING: f"{NAME} deliveries list --merchant {merchant} --state pending --oldest-first",
         Action.CHECK: f"{NAME} check",
         Action.SEE_DISPATCHERS: f"{NAME} status; {NAME} check",

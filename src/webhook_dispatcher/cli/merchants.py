@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, ShardName
-from webhook_dispatcher.cli.output import WIDTH, print_json, shown
+from webhook_dispatcher.cli.output import WIDTH, endpoint_named, print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import many, short
 from webhook_dispatcher.domain.delivery import MAX_AHEAD
@@ -37,7 +37,8 @@ def merchants(
 
     A line each: since when it fails and how often in a row, its last success, how many events wait for their
     first attempt, and since when the oldest does; behind its id, how many wait for a retry. Beneath it who
-    paused it, and its latest failed attempt.
+    paused it, and its latest failed attempt. Of one with several endpoints all that is the worst one's, named
+    behind its id, but what waits, which is of all.
     """
 
     async def find(database: Administration) -> list[MerchantFacts]:
@@ -72,10 +73,11 @@ def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
             ),
         ]
         note = f" ({', '.join(notes)})" if notes else ""
+        name = endpoint_named(merchant.merchant_id, merchant.endpoint)
         yield (
             f"{short(merchant.failing_since):<14} {merchant.failures_in_a_row or '-':>4} "
             f"{short(merchant.last_success_at):<14} {many(merchant.waiting, MAX_AHEAD):>7} "
-            f"{short(merchant.oldest_waiting_at):<14} {shown(merchant.merchant_id)}{note}"
+            f"{short(merchant.oldest_waiting_at):<14} {name}{note}"
         )
         yield from _beneath(merchant)
 

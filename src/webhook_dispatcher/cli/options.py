@@ -136,6 +136,28 @@ MerchantFilter = Annotated[
     str | None,
     typer.Option("--merchant", parser=parse_merchant, metavar="MERCHANT", help="Of this merchant only."),
 ]
+MAX_ENDPOINT = 999
+"""An endpoint's number is no higher (merchant_id_is_a_lane)."""
+FirstEndpoint = Annotated[
+    int | None,
+    typer.Option(
+        "--endpoint",
+        metavar="N",
+        min=1,
+        max=MAX_ENDPOINT,
+        help="Which, where the merchant has several; else number 1.",
+    ),
+]
+ChosenEndpoint = Annotated[
+    int | None,
+    typer.Option(
+        "--endpoint",
+        metavar="N",
+        min=1,
+        max=MAX_ENDPOINT,
+        help="Of this endpoint alone, where the merchant has several; else of all.",
+    ),
+]
 Since = Annotated[
     Moment | None,
     typer.Option(

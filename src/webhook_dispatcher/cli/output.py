@@ -78,6 +78,11 @@ def shown(value: object) -> str:
             return printable(str(value))
 
 
+def endpoint_named(merchant: str, number: int | None) -> str:
+    """Write a merchant or, by its number, one of its several endpoints."""
+    return shown(merchant) if number is None else f"{shown(merchant)}, endpoint {number}"
+
+
 def _print(table: "Table") -> None:
     from rich.console import Console
 

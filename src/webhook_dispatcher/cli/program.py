@@ -39,6 +39,11 @@ ENDPOINT = {
         "Configure a merchant and print its secret, once; of a configured merchant change what is given.",
         "endpoint set merchant-1 https://merchant.com/webhooks",
     ),
+    "add": LateCommand(
+        "adding.add",
+        "Add an endpoint to a merchant's, and print its number and its secret, once.",
+        "endpoint add merchant-1 https://merchant.com/refunds --types charge.reversed --name refunds",
+    ),
     "import": LateCommand(
         "importing.import_",
         "Configure all merchants of a file, or none, with the secrets that they hold already.",
@@ -48,7 +53,9 @@ ENDPOINT = {
         "endpoints.show", "Show a merchant's endpoint, without its secret.", "endpoint show merchant-1"
     ),
     "list": LateCommand(
-        "endpoints.list_", "Show all endpoints, without their secrets.", "endpoint list --json"
+        "endpoints.list_",
+        "Show all endpoints, or a merchant's, without their secrets.",
+        "endpoint list --json",
     ),
     "history": LateCommand(
         "endpoints.history",
@@ -77,7 +84,11 @@ DELIVERIES = {
         "Show deliveries, the newest first; those of the last day unless asked for more exactly.",
         "deliveries list --merchant merchant-1 --state failed --since 24h",
     ),
-    "show": LateCommand("deliveries.show", "Show one delivery and its attempts.", f"deliveries show {EVENT}"),
+    "show": LateCommand(
+        "deliveries.show",
+        "Show one delivery and its attempts; of an event that went to several endpoints, each.",
+        f"deliveries show {EVENT}",
+    ),
     **_control_commands("deliveries"),
 }
 COMMANDS_ASKED = {

@@ -12,15 +12,23 @@ import typer
 
 from webhook_dispatcher.cli.control import CommandProgress, Deadline, ask_on, report, request_of
 from webhook_dispatcher.cli.endpoints import find_with_owed, new_secret, not_configured
-from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
-from webhook_dispatcher.cli.output import print_json, shown
-from webhook_dispatcher.cli.recover import amount
+from webhook_dispatcher.cli.options import (
+    AsJson,
+    FirstEndpoint,
+    Merchant,
+    RequestedBy,
+    ShardName,
+    parse_period,
+)
+from webhook_dispatcher.cli.output import endpoint_named, print_json, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
+from webhook_dispatcher.cli.words import many
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError, NotHeld, UserError
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.api.held_rotation import when_held
+from webhook_dispatcher.storage.previews import COUNT_LIMIT
 
 HOLD_DEADLINE: Any = "PT1M"
 """Longer than the default lease, for which a daemon that was killed is waited for."""
@@ -42,6 +50,7 @@ def rotate_secret(
         bool,
         typer.Option("--hold", help="First pause the merchant, until nothing is sent; it stays paused."),
     ] = False,
+    endpoint: FirstEndpoint = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, even if events wait.")] = False,
     deadline: Deadline = HOLD_DEADLINE,
     requested_by: RequestedBy = None,
@@ -51,8 +60,9 @@ def rotate_secret(
     """Replace a merchant's secret and print the new one, once."""
     session = session_of(context, shard)
     keyring = session.settings().keyring()
+    told, number = endpoint_named(merchant, endpoint), endpoint or 1
     if not (hold or overlap or yes):
-        _confirm(session, merchant)
+        _confirm(session, merchant, endpoint)
     secret = new_secret()
 
     async def change(database: Administration) -> tuple[bool, datetime | None]:
@@ -60,10 +70,10 @@ def rotate_secret(
         sealed = keyring.seal(merchant, secret)
 
         async def rotate() -> tuple[bool, datetime | None]:
-            return await database.rotate_secret(merchant, sealed, overlap, keyring, hold)
+            return await database.rotate_secret(merchant, sealed, overlap, keyring, hold, number)
 
         async def pause() -> None:
-            request = request_of(CommandName.PAUSE, requested_by, merchant)
+            request = request_of(CommandName.PAUSE, requested_by, merchant, {"endpoint": endpoint})
             view = await ask_on(database, session, request, deadline, CommandProgress())
             if view.status != CommandStatus.DONE:
                 report(view, as_json=False)
@@ -74,28 +84,31 @@ def rotate_secret(
         found, until = session.change(change, requested_by)
     except NotHeld as error:
         why = "something is still being sent" if error.is_paused else "somebody has resumed it"
-        raise UserError(f"{shown(merchant)} keeps its secret: {why}; try again, or `resume` it") from None
+        raise UserError(f"{told} keeps its secret: {why}; try again, or `resume` it") from None
     if not found:
-        raise not_configured(merchant)
+        raise not_configured(merchant, number)
     revealed = secret.revealed.decode()
     if as_json:
-        print_json({"merchant_id": merchant, "secret": revealed, "previous_until": until})
+        which = {"number": endpoint} if endpoint else {}
+        print_json({"merchant_id": merchant, **which, "secret": revealed, "previous_until": until})
         return
     end = f"the one before signs too until {render_instant(until)}" if until else "the one before has ended"
-    held = f", nothing is sent until `resume {shown(merchant)}`" if hold else ""
-    typer.echo(f"{shown(merchant)}: secret replaced, {end}{held}; the new one is shown this once:")
+    option = f" --endpoint {endpoint}" if endpoint else ""
+    held = f", nothing is sent until `resume {shown(merchant)}{option}`" if hold else ""
+    typer.echo(f"{told}: secret replaced, {end}{held}; the new one is shown this once:")
     typer.echo(revealed)
 
 
-def _confirm(session: CliContext, merchant: str) -> None:
+def _confirm(session: CliContext, merchant: str, endpoint: int | None) -> None:
     """Say how much the new secret would sign before the merchant has it, and ask; not where nothing waits."""
-    endpoint, owed = session.change(lambda database: find_with_owed(database, merchant))
-    if endpoint is None:
-        raise not_configured(merchant)
-    if not owed.total:
+    told, number = endpoint_named(merchant, endpoint), endpoint or 1
+    found, owed = session.change(lambda database: find_with_owed(database, merchant, number))
+    if found is None:
+        raise not_configured(merchant, number)
+    if not owed:
         return
     typer.echo(
-        f"{shown(merchant)}: {amount(owed)} to be sent, which the new secret signs at once.\n"
+        f"{told}: {many(owed, COUNT_LIMIT)} to be sent, which the new secret signs at once.\n"
         "A receiver that has the old one refuses them, and their order is lost: `--hold`\n"
         "sends nothing until `resume`, `--overlap PT24H` signs with both.",
         err=True,

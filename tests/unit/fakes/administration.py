@@ -13,18 +13,22 @@ from webhook_dispatcher.domain.command import CommandStatus, CommandView, Listed
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.status import DispatcherFacts, Lost, Stranded, SuspendedMerchant
 from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import (
+    AddedEndpoint,
     Administration,
     ControlRequest,
     DeliveryFilter,
     LockCapacity,
     LongTransaction,
+    NewEndpoint,
     PauseOfEverything,
+    Routed,
     StoredSecrets,
     UnreadableRow,
 )
@@ -97,6 +101,8 @@ class FakeAdministration(Administration):
         self.waiting = 0
         self.refusal: StatementRefused | None = None
         self.not_held: list[NotHeld] = []
+        self.times_sending = 0
+        self.routed: list[Routed] = []
 
     @asynccontextmanager
     async def open(self, dsn: str, pooled: bool) -> AsyncIterator[Administration]:
@@ -118,8 +124,8 @@ class FakeAdministration(Administration):
         self.names_set.append((prefix, user_agent, signatures))
         return self.older
 
-    async def read_secret(self, merchant_id: str) -> SealedSecret | None:
-        return self.sealed.get(merchant_id)
+    async def read_secret(self, merchant_id: str, number: int = 1) -> SealedSecret | None:
+        return self.sealed.get(_key(merchant_id, number))
 
     async def read_owed(self) -> Backlog:
         return self.owed
@@ -155,32 +161,58 @@ class FakeAdministration(Administration):
         self.sealed[merchant_id] = secret
         return True
 
+    async def add_endpoint(
+        self, merchant_id: str, wanted: NewEndpoint, keyring: Keyring
+    ) -> AddedEndpoint | None:
+        if self.times_sending:
+            self.times_sending -= 1
+            return None
+        self._note(keyring, wanted.secret.key_id)
+        number = 1 + sum(endpoint.merchant_id == merchant_id for endpoint in self.endpoints.values())
+        self.sealed[_key(merchant_id, number)] = wanted.secret
+        self.endpoints[_key(merchant_id, number)] = EndpointView(
+            merchant_id,
+            wanted.url,
+            False,
+            NOW,
+            NOW,
+            NOW,
+            types=wanted.types,
+            at_once=wanted.at_once,
+            number=number,
+            name=wanted.name,
+        )
+        return AddedEndpoint(number, UUID(int=number))
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         yield
 
-    async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
-        if merchant_id in self.endpoints:
-            self.endpoints[merchant_id] = replace(self.endpoints[merchant_id], url=url)
-        return merchant_id in self.endpoints
+    async def update_endpoint_url(self, merchant_id: str, url: str, number: int = 1) -> bool:
+        key = _key(merchant_id, number)
+        if key in self.endpoints:
+            self.endpoints[key] = replace(self.endpoints[key], url=url)
+        return key in self.endpoints
 
-    async def set_types(self, merchant_id: str, types: Sequence[str] | None) -> bool:
-        return await self.set_types_of({merchant_id: types}) == 1
+    async def set_types(self, merchant_id: str, types: Sequence[str] | None, number: int = 1) -> bool:
+        return await self.set_types_of({merchant_id: types}, number) == 1
 
-    async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None]) -> int:
+    async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None], number: int = 1) -> int:
         if self.refusal is not None:
             raise self.refusal
         changed = 0
         for merchant_id, types in wanted.items():
-            if (endpoint := self.endpoints.get(merchant_id)) is not None and endpoint.types != types:
-                self.endpoints[merchant_id] = replace(endpoint, types=types)
+            key = _key(merchant_id, number)
+            if (endpoint := self.endpoints.get(key)) is not None and endpoint.types != types:
+                self.endpoints[key] = replace(endpoint, types=types)
                 changed += 1
         return changed
 
-    async def set_order(self, merchant_id: str, at_once: int | None) -> bool:
-        if (endpoint := self.endpoints.get(merchant_id)) is None or endpoint.at_once == at_once:
+    async def set_order(self, merchant_id: str, at_once: int | None, number: int = 1) -> bool:
+        key = _key(merchant_id, number)
+        if (endpoint := self.endpoints.get(key)) is None or endpoint.at_once == at_once:
             return False
-        self.endpoints[merchant_id] = replace(endpoint, at_once=at_once)
+        self.endpoints[key] = replace(endpoint, at_once=at_once)
         return True
 
     async def rotate_secret(
@@ -190,27 +222,34 @@ class FakeAdministration(Administration):
         overlap: timedelta | None,
         keyring: Keyring,
         hold: bool = False,
+        number: int = 1,
     ) -> tuple[bool, datetime | None]:
-        if merchant_id not in self.endpoints:
+        if _key(merchant_id, number) not in self.endpoints:
             return False, None
         if hold and self.not_held:
             raise self.not_held.pop(0)
         self._note(keyring, secret.key_id)
-        self.sealed[merchant_id] = secret
+        self.sealed[_key(merchant_id, number)] = secret
         self.previous_until = NOW + overlap if overlap else None
         return True, self.previous_until
 
-    async def delete_endpoint(self, merchant_id: str) -> bool:
-        return self.endpoints.pop(merchant_id, None) is not None
+    async def delete_endpoint(self, merchant_id: str, number: int = 1) -> bool:
+        return self.endpoints.pop(_key(merchant_id, number), None) is not None
+
+    async def count_owed(self, merchant_id: str, number: int, most: int) -> int:
+        return self.preview.total
 
     async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
         return self.history[:limit]
 
-    async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
-        return self.endpoints.get(merchant_id)
+    async def find_endpoint(self, merchant_id: str, number: int = 1) -> EndpointView | None:
+        return self.endpoints.get(_key(merchant_id, number))
 
-    async def list_endpoints(self) -> list[EndpointView]:
-        return list(self.endpoints.values())
+    async def list_endpoints(self, merchant_id: str | None = None) -> list[EndpointView]:
+        return [each for each in self.endpoints.values() if merchant_id in (None, each.merchant_id)]
+
+    async def list_routed(self) -> list[Routed]:
+        return self.routed
 
     async def list_own_types(self) -> list[OwnType]:
         return self.own_types
@@ -338,6 +377,10 @@ class FakeAdministration(Administration):
     async def check_schema(self) -> None:
         if self.schema_problem:
             raise self.schema_problem
+
+
+def _key(merchant_id: str, number: int) -> str:
+    return merchant_id if number == 1 else lane_named(merchant_id, number)
 
 
 def session(database: FakeAdministration, *answers: Failure, **environ: str) -> CliContext:
