@@ -166,6 +166,41 @@ def test_removing_asks_first_where_it_can(database: FakeAdministration, shell: S
     assert database.endpoints == {}
 
 
+def test_a_second_endpoint_is_added_when_nothing_is_sent_to_the_first(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    database.times_sending = 20
+    added = shell.json(
+        "endpoint add m1 https://merchant.com/2 --types charge.failed --name refunds", database
+    )
+    assert (added["number"], added["name"], added["types"]) == (2, "refunds", ["charge.failed"])
+    assert Keyring.parse(KEYS).open("m1", database.sealed["m1\x1f2"]).revealed == added["secret"].encode()
+    assert "whsec_" not in shell("endpoint show m1 --endpoint 2", database)[1]
+    database.times_sending = 1_000
+    code, _, err = shell("endpoint add m1 https://merchant.com/3 --deadline PT3S", database)
+    assert (code, "something is still being sent to it" in err) == (1, True)
+    assert [each["number"] for each in shell.json("endpoint list m1", database)] == [1, 2]
+
+
+def test_a_retry_of_an_event_that_went_to_several_endpoints_is_not_followed(shell: Shell) -> None:
+    database = FakeAdministration([ASKED, DONE])
+    database.deliveries = [
+        replace(DELIVERY, event_id=UUID(int=number), endpoint=number, copy_of=EVENT) for number in (1, 2)
+    ]
+    code, out, _ = shell(f"deliveries retry {EVENT}", database)
+    assert (code, "it goes to several endpoints" in out) == (0, True)
+    database.requests = []
+    database.attempts_to_come = [AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None)]
+    assert "attempt 9: delivered" in shell(f"deliveries retry {EVENT} --endpoint 2", database)[1]
+
+
+@pytest.mark.parametrize("line", ["pause --all", "resume --all", "deliveries retry-failed --since 1h"])
+def test_an_endpoint_is_one_of_a_merchant_that_is_named(shell: Shell, line: str) -> None:
+    database = FakeAdministration([ASKED])
+    assert shell(f"{line} --endpoint 2", database)[0] == 2
+    assert database.requests == []
+
+
 def test_deliveries_are_shown_with_their_attempts(database: FakeAdministration, shell: Shell) -> None:
     database.deliveries = [DELIVERY]
     database.attempts = [
@@ -301,6 +336,11 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
     ("pause --all", "pause", None, {}),
     ("resume m1", "resume", "m1", {}),
     ("resume --all", "resume", None, {}),
+    (f"deliveries retry {EVENT} --endpoint 2", "retry", None, {"endpoint": 2}),
+    ("deliveries retry-failed --merchant m1 --endpoint 2", "retry_failed", "m1", {"endpoint": 2}),
+    ("test-event m1 --endpoint 2", "test_event", "m1", {"endpoint": 2}),
+    ("pause m1 --endpoint 2", "pause", "m1", {"endpoint": 2}),
+    ("resume m1 --endpoint 2", "resume", "m1", {"endpoint": 2}),
 )  # fmt: skip
 """Lines of the command line, and what each asks the control table for."""
 
