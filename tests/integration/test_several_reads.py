@@ -189,7 +189,7 @@ async def test_a_second_endpoint_is_added_when_nothing_is_being_sent(
     await storage.insert("m", "{}")
     here = await storage.daemon("here")
     await here.lease("m", lease=LEASE)
-    adding = asyncio.create_task(run("endpoint", "add", "m", "https://merchant.example.com/2", "--json"))
+    adding = asyncio.ensure_future(run("endpoint", "add", "m", "https://merchant.example.com/2", "--json"))
 
     async def is_recalled() -> bool | None:
         return (await storage.lane("m"))["recalled"] or None
