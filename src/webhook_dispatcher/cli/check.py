@@ -34,6 +34,7 @@ from webhook_dispatcher.domain.errors import (
     UnopenedSecret,
 )
 from webhook_dispatcher.domain.event import PLATFORM
+from webhook_dispatcher.domain.lane import merchant_of, number_of
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import NO_STANDARD_KEY, Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
@@ -366,25 +367,29 @@ async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, 
 
 
 def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:
-    for merchant, error in list(unopened.items())[:MAX_NAMED]:
-        mend = f"{_rotated(merchant)} --hold; until then its lane waits"
-        yield CheckResult("secret", f"{shown(merchant)}: {error}", mend)
+    for lane, error in list(unopened.items())[:MAX_NAMED]:
+        mend = f"{_rotated(lane)} --hold; until then its lane waits"
+        yield CheckResult("secret", f"{_endpoint(lane)}: {error}", mend)
     if len(unopened) > MAX_NAMED:
         yield CheckResult("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")
 
 
-def _without_standard(merchants: Sequence[str]) -> Iterator[CheckResult]:
-    for merchant in merchants[:MAX_NAMED]:
-        note = f"{shown(merchant)}: no standard signature: {NO_STANDARD_KEY}"
-        yield CheckResult("standard", note=note, mend=f"{_rotated(merchant)} --overlap 24h, if it wants one")
-    if len(merchants) > MAX_NAMED:
-        yield CheckResult(
-            "standard", note=f"and {len(merchants) - MAX_NAMED} more merchants", mend="as above"
-        )
+def _without_standard(lanes: Sequence[str]) -> Iterator[CheckResult]:
+    for lane in lanes[:MAX_NAMED]:
+        note = f"{_endpoint(lane)}: no standard signature: {NO_STANDARD_KEY}"
+        yield CheckResult("standard", note=note, mend=f"{_rotated(lane)} --overlap 24h, if it wants one")
+    if len(lanes) > MAX_NAMED:
+        yield CheckResult("standard", note=f"and {len(lanes) - MAX_NAMED} more merchants", mend="as above")
 
 
-def _rotated(merchant: str) -> str:
-    return f"webhook-dispatcher endpoint rotate-secret {shown(merchant)}"
+def _endpoint(lane: str) -> str:
+    return endpoint_named(merchant_of(lane), number_of(lane))
+
+
+def _rotated(lane: str) -> str:
+    number = number_of(lane)
+    option = "" if number is None else f" --endpoint {number}"
+    return f"webhook-dispatcher endpoint rotate-secret {shown(merchant_of(lane))}{option}"
 
 
 def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
