@@ -1994,7 +1994,10 @@ CREATE TYPE webhook.admission AS (
     failures_in_a_row integer,
     suspended_at timestamptz,
     types text[],
-    at_once smallint
+    at_once smallint,
+    number smallint,
+    id uuid,
+    name text
 );
 
 -- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. With
@@ -2024,7 +2027,7 @@ BEGIN
     IF admitted.state IS DISTINCT FROM 'live' THEN
         RETURN ROW(
             coalesce(admitted.state, 'unknown'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, NULL, NULL, NULL, NULL
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         )::webhook.admission;
     END IF;
     IF most IS DISTINCT FROM 0 THEN
@@ -2052,11 +2055,11 @@ BEGIN
         SELECT
             endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at, endpoints.secret_created_at,
             endpoints.last_success_at, endpoints.failing_since, endpoints.failures_in_a_row, endpoints.suspended_at,
-            endpoints.types, endpoints.at_once
+            endpoints.types, endpoints.at_once, endpoints.number, endpoints.id, endpoints.name
         INTO
             admitted.url, admitted.paused, admitted.created_at, admitted.updated_at, admitted.secret_created_at,
             admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at,
-            admitted.types, admitted.at_once
+            admitted.types, admitted.at_once, admitted.number, admitted.id, admitted.name
         FROM webhook.endpoints
         WHERE endpoints.merchant_id = admitted.merchant_id AND endpoints.number = 1;
     END IF;
@@ -2148,30 +2151,57 @@ WHERE CASE WHEN merchant_id = (SELECT webhook.current_merchant()) THEN true ELSE
     AND state IS NOT NULL
 ORDER BY merchant_id DESC, seq DESC;
 
--- What a merchant's token does with its own endpoint.
+-- What a merchant's token does with its own endpoints. Which, their ids say; without one it is number 1.
+
+-- The number of a merchant's endpoint; 0, which none has, where there is none of that id.
+CREATE FUNCTION webhook.endpoint_number(merchant text, endpoint uuid) RETURNS smallint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT CASE WHEN endpoint IS NULL THEN 1::smallint ELSE coalesce((
+    SELECT coalesce(webhook.endpoint_of(known.merchant_id), 1::smallint)
+    FROM webhook.endpoint AS known
+    WHERE webhook.merchant_of(known.merchant_id) = merchant AND known.id = endpoint
+), 0::smallint) END
+$$;
+
+CREATE FUNCTION webhook.own_add_endpoint(
+    token bytea, url text, secret bytea, key_id text, name text, types text[], at_once integer,
+    OUT result text, OUT id uuid
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    SELECT added.result, added.id INTO result, id
+    FROM webhook.add_endpoint(own, url, secret, key_id, name, types, at_once) AS added;
+END
+$$;
+
 CREATE FUNCTION webhook.own_put_endpoint(
-    token bytea, url text, secret bytea, key_id text, types text[], keeps_types boolean
+    token bytea, url text, secret bytea, key_id text, types text[], keeps_types boolean,
+    name text DEFAULT NULL, endpoint uuid DEFAULT NULL
 )
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    RETURN webhook.put_endpoint(own, 1::smallint, url, secret, key_id, types, keeps_types, NULL);
+    RETURN webhook.put_endpoint(
+        own, webhook.endpoint_number(own, endpoint), url, secret, key_id, types, keeps_types, name
+    );
 END
 $$;
 
-CREATE FUNCTION webhook.own_set_order(token bytea, at_once integer) RETURNS text
+CREATE FUNCTION webhook.own_set_order(token bytea, at_once integer, endpoint uuid DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    RETURN webhook.set_order(own, 1::smallint, at_once);
+    RETURN webhook.set_order(own, webhook.endpoint_number(own, endpoint), at_once);
 END
 $$;
 
 CREATE FUNCTION webhook.own_rotate_secret(
-    token bytea, secret bytea, key_id text, overlap interval, hold boolean,
+    token bytea, secret bytea, key_id text, overlap interval, hold boolean, endpoint uuid DEFAULT NULL,
     OUT result text, OUT previous_until timestamptz, OUT waiting bigint
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -2179,17 +2209,20 @@ DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
     SELECT rotated.result, rotated.previous_until, rotated.waiting INTO result, previous_until, waiting
-    FROM webhook.rotate_secret(own, 1::smallint, secret, key_id, overlap, hold) AS rotated;
+    FROM webhook.rotate_secret(
+        own, webhook.endpoint_number(own, endpoint), secret, key_id, overlap, hold
+    ) AS rotated;
 END
 $$;
 
--- Remove the endpoint of the token's merchant; false where there is none.
-CREATE FUNCTION webhook.own_remove_endpoint(token bytea) RETURNS boolean
+-- Remove an endpoint of the token's merchant; false where there is none.
+CREATE FUNCTION webhook.own_remove_endpoint(token bytea, endpoint uuid DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
 BEGIN
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(own, 1::smallint);
+    DELETE FROM webhook.endpoint AS known
+    WHERE known.merchant_id = webhook.lane_of(own, webhook.endpoint_number(own, endpoint));
     RETURN FOUND;
 END
 $$;
@@ -2222,7 +2255,9 @@ END
 $$;
 
 -- As before, but for what is locked. While this is applied, commands that are being given at that moment are not seen.
-CREATE FUNCTION webhook.own_command(token bytea, command text, event_id uuid, since timestamptz, until timestamptz)
+CREATE FUNCTION webhook.own_command(
+    token bytea, command text, event_id uuid, since timestamptz, until timestamptz, endpoint uuid DEFAULT NULL
+)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET lock_timeout = '1s'
 AS $$
@@ -2230,6 +2265,7 @@ AS $$
 DECLARE
     asking record := webhook.authorized_merchant(token);
     given webhook.control;
+    number smallint;
     open_commands bigint;
     open_mass_commands bigint;
 BEGIN
@@ -2253,6 +2289,16 @@ BEGIN
         ELSE
             RAISE invalid_parameter_value USING MESSAGE = 'no merchant may give this command';
     END CASE;
+    IF endpoint IS NOT NULL OR own_command.command IN ('test_event', 'pause', 'resume') THEN
+        number := webhook.endpoint_number(asking.merchant, endpoint);
+        IF number = 0 THEN
+            RETURN NULL;
+        END IF;
+        -- Where there is one, its merchant is all that dispatchers need: older ones know no numbers.
+        IF webhook.lane_of(asking.merchant, number) <> asking.merchant THEN
+            given.args := given.args || jsonb_build_object('endpoint', number);
+        END IF;
+    END IF;
     -- One at a time of a merchant, or two at once would each find room for one more. It is the merchant's first API key
     -- that is locked: whoever may not write there cannot lock it either; a lock by a number is everybody's to take.
     BEGIN
@@ -3718,8 +3764,8 @@ TO webhook_api;
 GRANT EXECUTE ON FUNCTION
 webhook.bearer, webhook.current_merchant, webhook.take_limits, webhook.release_limit, webhook.admit_token, webhook.issue_token,
 webhook.note_key_use, webhook.own_set_order, webhook.own_put_endpoint(bytea, text, bytea, text),
-webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean), webhook.own_rotate_secret, webhook.own_remove_endpoint,
-webhook.own_command,
+webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean, text, uuid), webhook.own_add_endpoint,
+webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command,
 webhook.own_begin_request, webhook.own_keep_request, webhook.own_kept_full_for, webhook.settle_request, webhook.forget_request,
 webhook.timeline, webhook.feed_horizon, webhook.only_reads
 TO webhook_api;

@@ -833,6 +833,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WHERE state.is_only
 $$;
 
+ALTER TYPE webhook.admission
+ADD ATTRIBUTE number smallint, ADD ATTRIBUTE id uuid, ADD ATTRIBUTE name text;
+
 -- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. With
 -- its merchant's endpoint, which the token alone finds. Clock: for tests, of the limit alone.
 CREATE OR REPLACE FUNCTION webhook.admit_token(
@@ -860,7 +863,7 @@ BEGIN
     IF admitted.state IS DISTINCT FROM 'live' THEN
         RETURN ROW(
             coalesce(admitted.state, 'unknown'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, NULL, NULL, NULL, NULL
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         )::webhook.admission;
     END IF;
     IF most IS DISTINCT FROM 0 THEN
@@ -888,11 +891,11 @@ BEGIN
         SELECT
             endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at, endpoints.secret_created_at,
             endpoints.last_success_at, endpoints.failing_since, endpoints.failures_in_a_row, endpoints.suspended_at,
-            endpoints.types, endpoints.at_once
+            endpoints.types, endpoints.at_once, endpoints.number, endpoints.id, endpoints.name
         INTO
             admitted.url, admitted.paused, admitted.created_at, admitted.updated_at, admitted.secret_created_at,
             admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at,
-            admitted.types, admitted.at_once
+            admitted.types, admitted.at_once, admitted.number, admitted.id, admitted.name
         FROM webhook.endpoints
         WHERE endpoints.merchant_id = admitted.merchant_id AND endpoints.number = 1;
     END IF;
@@ -974,52 +977,6 @@ UNION ALL
 SELECT lane.merchant_id, webhook.endpoint_of(lane.merchant_id) AS number
 FROM webhook.lane
 WHERE webhook.merchant_of(lane.merchant_id) = (SELECT webhook.current_merchant()) AND lane.merchant_id LIKE E'%\x1f%';
-
--- What a merchant's token does with its own endpoint.
-CREATE OR REPLACE FUNCTION webhook.own_put_endpoint(
-    token bytea, url text, secret bytea, key_id text, types text[], keeps_types boolean
-)
-RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    RETURN webhook.put_endpoint(own, 1::smallint, url, secret, key_id, types, keeps_types, NULL);
-END
-$$;
-
-CREATE OR REPLACE FUNCTION webhook.own_set_order(token bytea, at_once integer) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    RETURN webhook.set_order(own, 1::smallint, at_once);
-END
-$$;
-
-CREATE OR REPLACE FUNCTION webhook.own_rotate_secret(
-    token bytea, secret bytea, key_id text, overlap interval, hold boolean,
-    OUT result text, OUT previous_until timestamptz, OUT waiting bigint
-)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    SELECT rotated.result, rotated.previous_until, rotated.waiting INTO result, previous_until, waiting
-    FROM webhook.rotate_secret(own, 1::smallint, secret, key_id, overlap, hold) AS rotated;
-END
-$$;
-
--- Remove the endpoint of the token's merchant; false where there is none.
-CREATE OR REPLACE FUNCTION webhook.own_remove_endpoint(token bytea) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(own, 1::smallint);
-    RETURN FOUND;
-END
-$$;
 
 -- All that follows changes something for an operator, as console_... says: WD001, WD002, WD003.
 CREATE OR REPLACE FUNCTION webhook.console_put_endpoint(
@@ -1157,5 +1114,176 @@ GRANT EXECUTE ON FUNCTION webhook.lane_of TO webhook_admin, webhook_dispatcher;
 GRANT EXECUTE ON FUNCTION webhook.lock_held(text, smallint), webhook.add_endpoint TO webhook_admin;
 GRANT EXECUTE ON FUNCTION webhook.become_direct TO webhook_dispatcher;
 GRANT SELECT ON webhook.own_endpoints, webhook.own_lanes TO webhook_api;
+
+-- What the Partner API calls, with the endpoint's id: programs that give none go on with these.
+DROP FUNCTION webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean);
+DROP FUNCTION webhook.own_set_order, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command;
+
+-- What a merchant's token does with its own endpoints. Which, their ids say; without one it is number 1.
+
+-- The number of a merchant's endpoint; 0, which none has, where there is none of that id.
+CREATE FUNCTION webhook.endpoint_number(merchant text, endpoint uuid) RETURNS smallint
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT CASE WHEN endpoint IS NULL THEN 1::smallint ELSE coalesce((
+    SELECT coalesce(webhook.endpoint_of(known.merchant_id), 1::smallint)
+    FROM webhook.endpoint AS known
+    WHERE webhook.merchant_of(known.merchant_id) = merchant AND known.id = endpoint
+), 0::smallint) END
+$$;
+
+CREATE FUNCTION webhook.own_add_endpoint(
+    token bytea, url text, secret bytea, key_id text, name text, types text[], at_once integer,
+    OUT result text, OUT id uuid
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    SELECT added.result, added.id INTO result, id
+    FROM webhook.add_endpoint(own, url, secret, key_id, name, types, at_once) AS added;
+END
+$$;
+
+CREATE FUNCTION webhook.own_put_endpoint(
+    token bytea, url text, secret bytea, key_id text, types text[], keeps_types boolean,
+    name text DEFAULT NULL, endpoint uuid DEFAULT NULL
+)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    RETURN webhook.put_endpoint(
+        own, webhook.endpoint_number(own, endpoint), url, secret, key_id, types, keeps_types, name
+    );
+END
+$$;
+
+CREATE FUNCTION webhook.own_set_order(token bytea, at_once integer, endpoint uuid DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    RETURN webhook.set_order(own, webhook.endpoint_number(own, endpoint), at_once);
+END
+$$;
+
+CREATE FUNCTION webhook.own_rotate_secret(
+    token bytea, secret bytea, key_id text, overlap interval, hold boolean, endpoint uuid DEFAULT NULL,
+    OUT result text, OUT previous_until timestamptz, OUT waiting bigint
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    SELECT rotated.result, rotated.previous_until, rotated.waiting INTO result, previous_until, waiting
+    FROM webhook.rotate_secret(
+        own, webhook.endpoint_number(own, endpoint), secret, key_id, overlap, hold
+    ) AS rotated;
+END
+$$;
+
+-- Remove an endpoint of the token's merchant; false where there is none.
+CREATE FUNCTION webhook.own_remove_endpoint(token bytea, endpoint uuid DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    DELETE FROM webhook.endpoint AS known
+    WHERE known.merchant_id = webhook.lane_of(own, webhook.endpoint_number(own, endpoint));
+    RETURN FOUND;
+END
+$$;
+
+-- As before, but for what is locked. While this is applied, commands that are being given at that moment are not seen.
+CREATE FUNCTION webhook.own_command(
+    token bytea, command text, event_id uuid, since timestamptz, until timestamptz, endpoint uuid DEFAULT NULL
+)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET lock_timeout = '1s'
+AS $$
+#variable_conflict use_column
+DECLARE
+    asking record := webhook.authorized_merchant(token);
+    given webhook.control;
+    number smallint;
+    open_commands bigint;
+    open_mass_commands bigint;
+BEGIN
+    given.command := own_command.command;
+    CASE own_command.command
+        WHEN 'test_event', 'pause', 'resume' THEN
+            given.merchant_id := asking.merchant;
+            given.args := '{}';
+        WHEN 'retry' THEN
+            given.event_id := own_command.event_id;
+            given.args := '{}';
+            IF webhook.event_merchant(own_command.event_id) IS DISTINCT FROM asking.merchant THEN
+                RETURN NULL;
+            END IF;
+        WHEN 'retry_failed' THEN
+            IF NOT coalesce(isfinite(since) AND isfinite(until) AND since < until, false) THEN
+                RAISE invalid_parameter_value USING MESSAGE = 'a mass retry needs a range of time';
+            END IF;
+            given.merchant_id := asking.merchant;
+            given.args := jsonb_build_object('since', since, 'until', until);
+        ELSE
+            RAISE invalid_parameter_value USING MESSAGE = 'no merchant may give this command';
+    END CASE;
+    IF endpoint IS NOT NULL OR own_command.command IN ('test_event', 'pause', 'resume') THEN
+        number := webhook.endpoint_number(asking.merchant, endpoint);
+        IF number = 0 THEN
+            RETURN NULL;
+        END IF;
+        -- Where there is one, its merchant is all that dispatchers need: older ones know no numbers.
+        IF webhook.lane_of(asking.merchant, number) <> asking.merchant THEN
+            given.args := given.args || jsonb_build_object('endpoint', number);
+        END IF;
+    END IF;
+    -- One at a time of a merchant, or two at once would each find room for one more. It is the merchant's first API key
+    -- that is locked: whoever may not write there cannot lock it either; a lock by a number is everybody's to take.
+    BEGIN
+        PERFORM FROM webhook.api_key
+        WHERE api_key.merchant_id = asking.merchant
+        ORDER BY api_key.merchant_id, api_key.id
+        LIMIT 1
+        FOR NO KEY UPDATE;
+    EXCEPTION WHEN lock_not_available THEN
+        RAISE SQLSTATE 'WH409' USING MESSAGE = 'other commands of this merchant are being given';
+    END;
+    -- Apart, so that each is found by its index. What runs has a time until which it does.
+    SELECT count(*), count(*) FILTER (WHERE open.command = 'retry_failed')
+    INTO open_commands, open_mass_commands
+    FROM (
+        SELECT control.command, control.requested_by
+        FROM webhook.control
+        WHERE control.subject = asking.merchant AND control.status = 'pending'
+        UNION ALL
+        SELECT control.command, control.requested_by
+        FROM webhook.control
+        WHERE
+            control.subject = asking.merchant AND control.status = 'running'
+            AND control.running_until IS NOT NULL
+    ) AS open
+    WHERE starts_with(open.requested_by, 'api:');
+    IF open_commands >= 10 OR (given.command = 'retry_failed' AND open_mass_commands > 0) THEN
+        RAISE SQLSTATE 'WH409' USING MESSAGE = 'too many commands of this merchant have not ended yet';
+    END IF;
+    INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by)
+    VALUES (given.command, given.merchant_id, given.event_id, given.args, asking.person)
+    RETURNING control.id INTO given.id;
+    RETURN given.id;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION
+webhook.endpoint_number, webhook.own_add_endpoint,
+webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean, text, uuid), webhook.own_set_order,
+webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command
+FROM public;
+GRANT EXECUTE ON FUNCTION
+webhook.own_add_endpoint, webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean, text, uuid),
+webhook.own_set_order, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command
+TO webhook_api;
 
 UPDATE webhook.state SET schema_version = 26;
