@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from webhook_dispatcher.api.card_attempts import CardAttempt
 from webhook_dispatcher.domain.command import CommandView
+from webhook_dispatcher.domain.errors import StillSending
 from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
@@ -147,11 +148,12 @@ class PublicOperation(Row, Generic[T]):
 class MerchantOperation(Row, Generic[T]):
     """An operation that we carry out for the merchant whose token a request brings.
 
+    StillSending instead of an answer: it is carried out again, soon, in a transaction of its own.
     outcome: writes what became of the command that it gives; without it, a command is not waited for.
     """
 
     input: type[T]
-    handler: Callable[["Request", T], Awaitable[Response | CommandAccepted]]
+    handler: Callable[["Request", T], Awaitable["Response | CommandAccepted | StillSending"]]
     _: KW_ONLY
     limit: Literal["key"] = "key"
     outcome: Callable[[CommandView], bytes] | None = None

@@ -45,6 +45,7 @@ UNAVAILABLE = -16013
 NOT_FOUND = -16014
 
 STATE, TOO_MANY_COMMANDS, NOT_HELD = "state", "too_many_commands", "not_held"
+TOO_MANY_ENDPOINTS, STILL_SENDING = "too_many_endpoints", "still_sending"
 REPEATED_NAME, TOO_DEEP, TOO_MANY_MEMBERS = "repeated_name", "too_deep", "too_many_members"
 COMPRESSED, CHARSET, BODY_NOT_ALLOWED = "compressed", "charset", "body_not_allowed"
 
@@ -135,7 +136,7 @@ CATALOGUE: Mapping[int, Entry] = MappingProxyType(
 
 CAUSES: Mapping[int, tuple[str, ...]] = MappingProxyType(
     {
-        STATE_FORBIDS: (STATE, TOO_MANY_COMMANDS, NOT_HELD),
+        STATE_FORBIDS: (STATE, TOO_MANY_COMMANDS, NOT_HELD, TOO_MANY_ENDPOINTS, STILL_SENDING),
         NOT_JSON: (REPEATED_NAME, TOO_DEEP, TOO_MANY_MEMBERS),
         WRONG_CONTENT_TYPE: (COMPRESSED, CHARSET),
         MALFORMED_REQUEST: (BODY_NOT_ALLOWED,),

@@ -33,6 +33,7 @@ from webhook_dispatcher.api.calls import (
 from webhook_dispatcher.api.catalogue import KEY_MISSING, KEY_REUSED, LIMIT_EXCEEDED, STILL_RUNNING, entry_of
 from webhook_dispatcher.api.operations.commands import response_of, when_held
 from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.domain.errors import StillSending
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.endpoints import Endpoints
@@ -42,7 +43,7 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
 Outcome = Response | CommandAccepted | ApiError
-CarryOut = Callable[[Request], Awaitable[Response | CommandAccepted]]
+CarryOut = Callable[[Request], Awaitable[Response | CommandAccepted | StillSending]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class KeyedRequest:
 async def once(operation: MerchantOperation[Any], request: Request, carry_out: CarryOut) -> Response:
     """Carry a request of an operation of our own out once, or say what came of it before."""
     key = key_of(request.head)
-    outcome = await when_held(request.caller, partial(_carry_out, operation, request, key, carry_out))
+    outcome = await when_held(request, partial(_carry_out, operation, request, key, carry_out))
     if isinstance(outcome, ApiError):
         raise outcome
     return await response_of(request.caller, outcome, operation.outcome)
@@ -70,15 +71,20 @@ async def _carry_out(
     operation: MerchantOperation[Any], request: Request, key: str | None, carry_out: CarryOut
 ) -> Outcome:
     if operation.idempotency == "none":
-        return await carry_out(request)
-    async with transaction(request.caller.database) as connection:
-        within = request._replace(caller=request.caller._replace(database=connection))
-        return await (carry_out(within) if key is None else _keyed(operation, within, key, carry_out))
+        outcome: Outcome | StillSending = await carry_out(request)
+    else:
+        async with transaction(request.caller.database) as connection:
+            within = request._replace(caller=request.caller._replace(database=connection))
+            outcome = await (carry_out(within) if key is None else _keyed(operation, within, key, carry_out))
+    if isinstance(outcome, StillSending):
+        # Raised within, it would undo the recall.
+        raise outcome
+    return outcome
 
 
 async def _keyed(
     operation: MerchantOperation[Any], request: Request, key: str, carry_out: CarryOut
-) -> Outcome:
+) -> Outcome | StillSending:
     """Carry it out within the transaction that keeps its outcome, or return the outcome that was kept."""
     head, caller = request.head, request.caller
     identity = keyed(operation.method, head.target, key, request.body)
@@ -88,6 +94,8 @@ async def _keyed(
         return repeat(begun.known, identity)
     refuse_unless_free(caller, begun)
     outcome = await carry_out(request)
+    if isinstance(outcome, StillSending):
+        return outcome
     if isinstance(outcome, CommandAccepted):
         await requests.keep_command(identity.hash, identity.body_hash, outcome.command_id, head.language)
     else:

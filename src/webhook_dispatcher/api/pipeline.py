@@ -50,7 +50,7 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.metrics import CLIENT_GONE, NO_OPERATION, ApiMetrics
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import StillSending, StorageUnavailable
 from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import TokenEnded
 from webhook_dispatcher.web import clients, languages
@@ -243,5 +243,7 @@ async def _read(
     return await read_body(raw, most, read_memory.grow, is_strangers=is_strangers, expects_continue=expects)
 
 
-async def _handle(operation: MerchantOperation[T], request: Request) -> Response | CommandAccepted:
+async def _handle(
+    operation: MerchantOperation[T], request: Request
+) -> Response | CommandAccepted | StillSending:
     return await operation.handler(request, request_body.parse(operation.input, request.head, request.body))

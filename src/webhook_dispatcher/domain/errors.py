@@ -100,6 +100,16 @@ class NotHeld(DispatcherError):
         self.is_paused = is_paused
 
 
+class StillSending(NotHeld):
+    """A second endpoint is to be added while its merchant's lane is held.
+
+    Reaction: commit, which recalls the lane, and ask again soon.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(is_paused=True)
+
+
 class UnopenedSecret(DispatcherError):
     """A stored secret does not open, or is none. Reaction: its lane waits; not the merchant's fault."""
 

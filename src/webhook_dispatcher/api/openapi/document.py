@@ -59,7 +59,8 @@ that is not valid. This document and its page are not in the envelope.
 """
 TAGS: Mapping[str, str] = {
     "auth": "Access tokens.",
-    "webhook": "Where events are sent, and how that fares.",
+    "webhook": "Where events are sent, and how that fares: of the first endpoint, or the only one.",
+    "webhooks": "All endpoints, each with its URL, its secret and the events that it wants.",
     "deliveries": "What was sent, what came of it, and sending it again.",
     "events": "All events, in an order that skips nothing.",
     "charges": "Charges.",
@@ -70,9 +71,11 @@ TAGS: Mapping[str, str] = {
     "merchants": "Merchants, and the profiles by which receipts are issued.",
 }
 """Operations by the first part of their path behind the version."""
+UUID: Object = {"type": "string", "format": "uuid", "examples": ["0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"]}
 NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 PARAMETERS: Mapping[str, Object] = {
-    "eventId": {"type": "string", "format": "uuid", "examples": ["0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"]},
+    "eventId": UUID | {"description": "An event's id, or a delivery's."},
+    "endpointId": UUID,
     "id": NAME,
     "externalUserId": {**NAME, "examples": ["user-17"]},
 }
@@ -148,6 +151,12 @@ LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
     ("readDelivery", 200): (("retryDelivery", "eventId", "$response.body#/data/eventId"),),
     ("retryDelivery", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
     ("testWebhook", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
+    ("testWebhookById", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
+    ("listWebhooks", 200): (("readWebhookById", "endpointId", "$response.body#/data/0/id"),),
+    ("addWebhook", 201): (
+        ("testWebhookById", "endpointId", "$response.body#/data/id"),
+        ("putWebhookById", "endpointId", "$response.body#/data/id"),
+    ),
 }
 """From an operation's answer to operations that take a value of it."""
 COMMAND_LINK = ("readCommand", "id", "$response.body#/data/commandId")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from pydantic.alias_generators import to_camel
 
-from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Request, Response
+from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Head, Request, Response
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
     INTERNAL,
@@ -27,12 +27,13 @@ from webhook_dispatcher.api.catalogue import (
     NOT_FOUND,
     NOT_HELD,
     STATE_FORBIDS,
+    STILL_SENDING,
     TOO_MANY_COMMANDS,
 )
-from webhook_dispatcher.api.operations.models import Instant, public_reason, write
+from webhook_dispatcher.api.operations.models import Instant, public_reason, uuid_of, write
 from webhook_dispatcher.api.validation import Model, Nothing
 from webhook_dispatcher.domain.command import CommandName, CommandStatus, CommandView
-from webhook_dispatcher.domain.errors import NotHeld
+from webhook_dispatcher.domain.errors import NotHeld, StillSending
 from webhook_dispatcher.storage.api import held_rotation
 from webhook_dispatcher.storage.api.deliveries import Deliveries
 from webhook_dispatcher.storage.api.endpoints import CommandOutcome, Endpoints, NewCommand
@@ -43,7 +44,8 @@ MAX_LOOK_SECONDS = 0.3
 BLOCK_BYTES = 16
 MAX_ID = 2**63 - 1
 TOO_MANY = "too many commands of this merchant have not ended yet"
-STILL_SENDING = "the pause is not in force yet, or something is still being sent: ask again"
+HELD_LATER = "the pause is not in force yet, or something is still being sent: ask again"
+ADDED_LATER = "something is still being sent to your only endpoint: ask again"
 COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
 """What a rejected command may tell a merchant; a malformed one can only be our own fault."""
 T = TypeVar("T")
@@ -161,21 +163,30 @@ async def _ended(caller: Caller, command_id: int, patience: float) -> CommandVie
         pause = min(pause * 1.5, MAX_LOOK_SECONDS)
 
 
-async def when_held(caller: Caller, carry_out: Callable[[], Awaitable[T]]) -> T:
+def endpoint_of(head: Head) -> UUID | None:
+    """Read which of the merchant's endpoints is meant; None: number 1, as where no path says it."""
+    return uuid_of(head, "endpointId") if "endpointId" in head.parameters else None
+
+
+async def when_held(request: Request, carry_out: Callable[[], Awaitable[T]]) -> T:
     """Carry a request out that may have to wait for a pause, which is given in a transaction of its own.
 
     ApiError where events are not kept back in time: nothing but the pause was done; the client asks again.
     """
+    caller = request.caller
 
     async def pause() -> None:
-        unless_refused(await Endpoints(caller.database).ask(caller.token, CommandName.PAUSE))
+        endpoint = endpoint_of(request.head)
+        given = await Endpoints(caller.database).ask(caller.token, CommandName.PAUSE, endpoint=endpoint)
+        unless_refused(given, NOT_CONFIGURED)
 
     try:
         return await held_rotation.when_held(carry_out, pause)
+    except StillSending:
+        cause, reason = STILL_SENDING, ADDED_LATER
     except NotHeld:
-        raise ApiError(
-            STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"cause": NOT_HELD, "reason": STILL_SENDING}
-        ) from None
+        cause, reason = NOT_HELD, HELD_LATER
+    raise ApiError(STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"cause": cause, "reason": reason})
 
 
 async def _read(caller: Caller, command_id: int) -> CommandView | None:
@@ -191,12 +202,15 @@ def _public_code(command: CommandView) -> int | None:
     return command.error_code if command.error_code in COMMAND_CODES else None
 
 
-def unless_refused(command: NewCommand) -> CommandAccepted:
-    """Return the command that was given, or refuse the request where the database did not take it."""
+def unless_refused(command: NewCommand, missing: int = DELIVERY_NOT_FOUND) -> CommandAccepted:
+    """Return the command that was given, or refuse the request where the database did not take it.
+
+    missing: the code of what it is about, where there is none.
+    """
     if command.id is not None:
         return CommandAccepted(command.id)
     if command.result is CommandOutcome.NOT_FOUND:
-        raise ApiError(DELIVERY_NOT_FOUND)
+        raise ApiError(missing)
     raise ApiError(
         STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"cause": TOO_MANY_COMMANDS, "reason": TOO_MANY}
     )

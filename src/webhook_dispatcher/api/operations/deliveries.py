@@ -1,6 +1,5 @@
 """The merchant's deliveries: listed, looked at one by one, sent again."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -10,8 +9,8 @@ import structlog
 from pydantic import Field
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Head, Request, Response
-from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
+from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Request, Response
+from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, NOT_CONFIGURED, UNAVAILABLE
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
 from webhook_dispatcher.api.operations.models import (
@@ -21,6 +20,7 @@ from webhook_dispatcher.api.operations.models import (
     Instant,
     Moment,
     public_reason,
+    uuid_of,
     write,
     write_list,
 )
@@ -39,7 +39,6 @@ from webhook_dispatcher.storage.api.event_types import all_types
 
 State = Literal["pending", "pending_retry", "delivered", "failed"]
 LISTING = "deliveries"
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _log = structlog.get_logger()
 
@@ -54,12 +53,20 @@ class DeliveriesQuery(Model):
     charge: str | None = Field(None, min_length=1, max_length=255, examples=["ch_1"])
     since: Moment | None = Field(None, examples=[EXAMPLE_SINCE])
     until: Moment | None = Field(None, examples=[EXAMPLE_UNTIL])
+    endpoint: UUID | None = None
+    event: UUID | None = None
 
 
 class DeliveryAnswer(Model):
-    """One delivery. failedReason: of a failed one; lastOutcome: how its latest attempt ended."""
+    """One delivery. failedReason: of a failed one; lastOutcome: how its latest attempt ended.
+
+    deliveryId: the event's of its first or only delivery. endpointId: null of the only endpoint, of one that
+    was removed, and while it is not known yet to whom it goes.
+    """
 
     event_id: UUID
+    delivery_id: UUID
+    endpoint_id: UUID | None
     type: str
     created_at: Instant
     state: State
@@ -91,17 +98,24 @@ class WholeDeliveryAnswer(DeliveryAnswer):
 
 
 class Retried(Model):
-    """A delivery that is being attempted again. inFlight: an attempt was under way, and is the one."""
+    """What is being attempted again. eventId: as it was asked for.
+
+    inFlight: an attempt was under way, and is the one.
+    """
 
     event_id: UUID
     in_flight: bool
 
 
 class RetryWindow(Model):
-    """Which failed deliveries: those that were given up in since ≤ finishedAt < until."""
+    """Which failed deliveries: those that were given up in since ≤ finishedAt < until.
+
+    endpoint: to this one alone.
+    """
 
     since: Moment = Field(examples=[EXAMPLE_SINCE])
     until: Moment = Field(examples=[EXAMPLE_UNTIL])
+    endpoint: UUID | None = None
 
 
 class OwnCursors:
@@ -143,7 +157,13 @@ class Lists:
                 position = cursors.position(listing, query.cursor)
             except CursorRefused:
                 raise validation.refuse_field("cursor", "cursor", language) from None
-        wanted = Filter(query.state, query.type, query.charge, query.since, query.until)
+        number = None
+        if query.endpoint is not None:
+            endpoint = await Endpoints(caller.database).read(caller.token, query.endpoint)
+            if endpoint is None:
+                raise ApiError(NOT_CONFIGURED)
+            number = endpoint.number
+        wanted = Filter(query.state, query.type, query.charge, query.since, query.until, number, query.event)
         with charges_refused():
             page = await Deliveries(caller.database).list(caller.token, wanted, position, query.limit)
         following = None if page.position is None else cursors.make(listing, page.position)
@@ -153,7 +173,7 @@ class Lists:
 async def show(request: Request, _: Nothing) -> Response:
     """Show one delivery with its attempts and its payload, byte for byte as it is sent."""
     caller = request.caller
-    found = await Deliveries(caller.database).get(caller.token, event_id_of(request.head))
+    found = await Deliveries(caller.database).get(caller.token, uuid_of(request.head, "eventId"))
     if found is None:
         raise ApiError(DELIVERY_NOT_FOUND)
     delivery = found.delivery
@@ -167,8 +187,8 @@ async def show(request: Request, _: Nothing) -> Response:
 
 
 async def retry(request: Request, _: Nothing) -> CommandAccepted:
-    """Attempt a delivery again: a failed one now, a waiting one beside its schedule."""
-    caller, event_id = request.caller, event_id_of(request.head)
+    """Attempt a delivery, or all of an event, again: a failed one now, a waiting one beside its schedule."""
+    caller, event_id = request.caller, uuid_of(request.head, "eventId")
     return unless_refused(await Endpoints(caller.database).ask(caller.token, CommandName.RETRY, event_id))
 
 
@@ -177,24 +197,19 @@ async def retry_failed(request: Request, window: RetryWindow) -> CommandAccepted
     if window.since >= window.until:
         raise validation.refuse_field("until", "empty_window", request.head.language)
     command = await Endpoints(request.caller.database).ask(
-        request.caller.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
+        request.caller.token,
+        CommandName.RETRY_FAILED,
+        since=window.since,
+        until=window.until,
+        endpoint=window.endpoint,
     )
-    return unless_refused(command)
+    return unless_refused(command, NOT_CONFIGURED)
 
 
 def retried(command: CommandView) -> bytes:
     """Say that a delivery is being attempted again."""
     in_flight = bool((command.result or {}).get("in_flight"))
     return write(Retried, event_id=command.event_id, in_flight=in_flight)
-
-
-def event_id_of(head: Head) -> UUID:
-    """Read the event's id; what is no UUID is a field that is not valid."""
-    text = head.parameters["eventId"]
-    # UUID() takes braces, prefixes and the digits of other scripts, too.
-    if not _UUID.fullmatch(text):
-        raise validation.refuse_field("eventId", "uuid", head.language)
-    return UUID(text)
 
 
 @contextmanager

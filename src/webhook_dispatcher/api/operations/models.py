@@ -1,5 +1,6 @@
 """How answers are written: by the models that the OpenAPI document is made from, so that both are alike."""
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -10,7 +11,8 @@ from uuid import UUID
 import orjson
 from pydantic import AwareDatetime, Field, PlainSerializer, WithJsonSchema
 
-from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.api.calls import Head
+from webhook_dispatcher.api.validation import Model, refuse_field
 from webhook_dispatcher.domain.event import CHARGE_TYPES, EVENT_TYPES, render_instant
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -38,6 +40,8 @@ WantedType = Annotated[str, WithJsonSchema({**TYPE, "examples": [*CHARGE_TYPES]}
 BLOCKED_REASON = "events cannot be sent to this URL, or to an address that its name leads to"
 """What a merchant is told of a refusal: which address it was, and why, would map our network by names."""
 
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
 EXAMPLE_SINCE, EXAMPLE_UNTIL = "2026-11-20T14:00:00Z", "2026-11-20T19:00:00+02:00"
 
 
@@ -57,6 +61,15 @@ def write_list(model: type[Model], sources: Iterable[object]) -> bytes:
     values, aliases = _attributes(model)
     rows = [dict(zip(aliases, values(source), strict=True)) for source in sources]
     return orjson.dumps(rows, default=_as_text, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
+def uuid_of(head: Head, parameter: str) -> UUID:
+    """Read an id in the path; what is no UUID is a field that is not valid."""
+    text = head.parameters[parameter]
+    # UUID() takes braces, prefixes and the digits of other scripts, too.
+    if not _UUID.fullmatch(text):
+        raise refuse_field(parameter, "uuid", head.language)
+    return UUID(text)
 
 
 def public_reason(outcome: str | None, reason: str | None) -> str | None:

@@ -1,12 +1,15 @@
-"""The merchant's own webhook: where its events are sent, the secret that signs them, a test, a pause.
+"""The merchant's own webhooks: where its events are sent, the secret that signs them, a test, a pause.
 
+Each endpoint has a path, and number 1 another, without an id (`endpoint_of`): the handlers are the same.
 A secret is made here, told once and sealed with a public half; this process cannot open it again.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Annotated
+from uuid import UUID
 
 import structlog
 from pydantic import Field
@@ -15,9 +18,11 @@ from webhook_dispatcher.api.calls import ApiError, Caller, CommandAccepted, Requ
 from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     NOT_CONFIGURED,
+    STATE_FORBIDS,
+    TOO_MANY_ENDPOINTS,
     UNAVAILABLE,
 )
-from webhook_dispatcher.api.operations.commands import unless_refused
+from webhook_dispatcher.api.operations.commands import endpoint_of, unless_refused
 from webhook_dispatcher.api.operations.models import Instant, WantedType, write
 from webhook_dispatcher.api.validation import Model, Nothing, refuse_field
 from webhook_dispatcher.domain.command import CommandName, CommandView
@@ -28,12 +33,13 @@ from webhook_dispatcher.domain.endpoint import (
     OLDER_DISPATCHER,
     Order,
 )
-from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.errors import StatementRefused, StillSending
 from webhook_dispatcher.domain.event import CHARGE_TYPES
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.endpoints import (
     AS_IT_IS,
+    AddOutcome,
     Endpoints,
     OwnEndpoint,
     PutOutcome,
@@ -45,7 +51,12 @@ from webhook_dispatcher.storage.api.new_secrets import NotSealed, Stored, store_
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_OVERLAP_SECONDS = 7 * 24 * 3600
+MAX_ENDPOINTS = 16
+TOO_MANY = f"there are {MAX_ENDPOINTS} endpoints, which is as many as there may be"
 AtOnce = Annotated[int, Field(ge=2, le=MAX_AT_ONCE)]
+EndpointName = Annotated[
+    str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*[^\x00-\x20][^\x00-\x1f]*$")
+]
 
 _log = structlog.get_logger()
 
@@ -54,7 +65,8 @@ class WebhookAnswer(Model):
     """Where events are sent, and how that fares.
 
     types: which are; null: all. order: whose events are sent one after the other. atOnce: of how many charges
-    at once; null: of one. waiting: how many are owed; at most 10,000.
+    at once; null: of one. number: 1 is the endpoint of `/v1/webhook`. waiting: how many are owed; at most
+    10,000.
     """
 
     url: str
@@ -69,6 +81,9 @@ class WebhookAnswer(Model):
     types: list[WantedType] | None
     order: Order
     at_once: AtOnce | None
+    number: int
+    id: UUID
+    name: str | None
     waiting: int
 
 
@@ -82,6 +97,7 @@ class WebhookUrl(Model):
     """Where events are to be sent, which types (null: all), and in which order. What is left out stays.
 
     order: `merchant`, one after the other, or `charge`. atOnce: with `charge`, of how many charges at once.
+    name: what you call the endpoint; null: none.
     """
 
     url: str = Field(
@@ -93,6 +109,13 @@ class WebhookUrl(Model):
     # No defaults in the document: a client that fills them in would take back what it does not name.
     order: Order = Field(default_factory=lambda: Order.MERCHANT, examples=["charge"])
     at_once: AtOnce = Field(default_factory=lambda: DEFAULT_AT_ONCE, examples=[DEFAULT_AT_ONCE])
+    name: EndpointName | None = Field(default_factory=lambda: None, examples=["refunds"])
+
+
+class NewWebhook(WebhookUrl):
+    """A further endpoint; types left out: all."""
+
+    url: str = Field(min_length=1, max_length=4096, examples=["https://shop.example.com/refunds"])
 
 
 class SecretRotation(Model):
@@ -138,18 +161,30 @@ class TestResult(Model):
     reason: str | None
 
 
+async def list_all(request: Request, _: Nothing) -> Response:
+    """List the merchant's endpoints."""
+    endpoints = await Endpoints(request.caller.database).list(request.caller.token)
+    return Response(
+        b"[%b]" % b",".join([await _write(request.caller, WebhookAnswer, each) for each in endpoints])
+    )
+
+
 async def show(request: Request, _: Nothing) -> Response:
-    """Show where events are sent, as admission has read it."""
-    if request.caller.endpoint is None:
+    """Show where events are sent; of number 1, as admission has read it."""
+    caller, wanted = request.caller, endpoint_of(request.head)
+    endpoint = caller.endpoint if wanted is None else await _endpoint(caller, wanted)
+    if endpoint is None:
         raise ApiError(NOT_CONFIGURED)
-    return Response(await _write(request.caller, WebhookAnswer, request.caller.endpoint))
+    return Response(await _write(caller, WebhookAnswer, endpoint))
 
 
 async def remove(request: Request, _: Nothing) -> Response:
-    """Stop sending, and forget URL and secret."""
-    endpoints, token = Endpoints(request.caller.database), request.caller.token
-    owed = await endpoints.count_owed(token)
-    match await endpoints.remove(token):
+    """Stop sending there, and forget URL and secret."""
+    caller, wanted = request.caller, endpoint_of(request.head)
+    endpoint = await _endpoint(caller, wanted)
+    endpoints = Endpoints(caller.database)
+    owed = await endpoints.count_owed(caller.token, endpoint.number)
+    match await endpoints.remove(caller.token, wanted):
         case Removal.REMOVED:
             return Response(write(Removed, removed=True, failed=owed))
         case Removal.NOT_CONFIGURED:
@@ -157,31 +192,46 @@ async def remove(request: Request, _: Nothing) -> Response:
 
 
 class Putting:
-    """Creates or changes the URL. guard: which URLs may be sent to."""
+    """Creates endpoints, or changes them. guard: which URLs may be sent to."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    async def put(self, request: Request, body: WebhookUrl) -> Response:
-        """Change URL, types and order, or create the endpoint with a secret of its own."""
+    async def add(self, request: Request, body: NewWebhook) -> Response | StillSending:
+        """Add an endpoint with a secret of its own to those that there are."""
         self._refuse_fields(request, body)
         caller = request.caller
         await _refuse_strange(body.types or (), request)
-        store = partial(_store, caller, body)
-        try:
+        at_once = body.order.at_once(body.at_once if "at_once" in body.model_fields_set else None, None)
+        store = partial(
+            Endpoints(caller.database).add,
+            caller.token,
+            body.url,
+            types=body.types,
+            at_once=at_once,
+            name=body.name,
+        )
+        with _older_dispatchers_refused():
+            added, secret = await _with_new_secret(caller, store)
+        if added.result is AddOutcome.TOO_MANY:
+            raise ApiError(STATE_FORBIDS, extra={"cause": TOO_MANY_ENDPOINTS, "reason": TOO_MANY})
+        return StillSending() if added.id is None else await _created(caller, secret, added.id)
+
+    async def put(self, request: Request, body: WebhookUrl) -> Response:
+        """Change URL, name, types and order, or create number 1 with a secret of its own."""
+        self._refuse_fields(request, body)
+        caller, wanted = request.caller, endpoint_of(request.head)
+        await _refuse_strange(body.types or (), request)
+        store = partial(_store, caller, wanted, body)
+        with _older_dispatchers_refused():
             result = await store(None)
-            if result is PutOutcome.NOT_CONFIGURED and not body.url:
+            if result is PutOutcome.NOT_CONFIGURED and not (body.url and wanted is None):
                 raise ApiError(NOT_CONFIGURED)
             if result is PutOutcome.NOT_CONFIGURED:
                 result, secret = await _with_new_secret(caller, store)
                 if result is PutOutcome.CREATED:
-                    return await _created(caller, secret)
-        except StatementRefused as error:
-            if error.sqlstate != OLDER_DISPATCHER:
-                raise
-            _log.warning("endpoint.refused", reason=error.detail)
-            raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None
-        return Response(await _write(caller, WebhookAnswer, await _endpoint(caller)))
+                    return await _created(caller, secret, wanted)
+        return Response(await _write(caller, WebhookAnswer, await _endpoint(caller, wanted)))
 
     def _refuse_fields(self, request: Request, body: WebhookUrl) -> None:
         given = body.model_fields_set
@@ -193,18 +243,34 @@ class Putting:
             raise ApiError(INVALID_URL, extra={"reason": fault})
 
 
-async def _store(caller: Caller, body: WebhookUrl, sealed: SealedSecret | None) -> PutOutcome:
+@contextmanager
+def _older_dispatchers_refused() -> Iterator[None]:
+    """Refuse the request while a dispatcher works that does not know what is asked for."""
+    try:
+        yield
+    except StatementRefused as error:
+        if error.sqlstate != OLDER_DISPATCHER:
+            raise
+        _log.warning("endpoint.refused", reason=error.detail)
+        raise ApiError(UNAVAILABLE, headers={"Retry-After": "60"}) from None
+
+
+async def _store(
+    caller: Caller, wanted: UUID | None, body: WebhookUrl, sealed: SealedSecret | None
+) -> PutOutcome:
     """Store what is given, all or nothing."""
     given = body.model_fields_set
     types = body.types if "types" in given else AS_IT_IS
+    name = body.name or "" if "name" in given else None
     async with transaction(caller.database) as database:
         endpoints = Endpoints(database)
-        result = await endpoints.put(caller.token, body.url or None, sealed, types)
+        result = await endpoints.put(caller.token, body.url or None, sealed, types, name, wanted)
         if "order" in given and result not in (PutOutcome.NOT_CONFIGURED, PutOutcome.KEY_IS_OLD):
-            known = await endpoints.read(caller.token)
-            wanted = body.at_once if "at_once" in given else None
-            at_once = body.order.at_once(wanted, known.at_once if known else None)
-            await endpoints.set_order(caller.token, at_once)
+            known = await endpoints.read(caller.token, wanted)
+            at_once = body.order.at_once(
+                body.at_once if "at_once" in given else None, known.at_once if known else None
+            )
+            await endpoints.set_order(caller.token, at_once, wanted)
     return result
 
 
@@ -219,8 +285,8 @@ async def _refuse_strange(types: Sequence[str], request: Request) -> None:
             raise refuse_field(f"types.{number}", "choice", request.head.language, expected=", ".join(known))
 
 
-async def _created(caller: Caller, secret: Secret) -> Response:
-    endpoint = await _endpoint(caller)
+async def _created(caller: Caller, secret: Secret, wanted: UUID | None) -> Response:
+    endpoint = await _endpoint(caller, wanted)
     data, kept = [
         await _write(caller, CreatedWebhook, endpoint, secret=text)
         for text in (secret.revealed.decode(), None)
@@ -233,10 +299,12 @@ async def rotate(request: Request, body: SecretRotation) -> Response:
 
     NotHeld: as long as events are to be kept back, and are not yet (commands.when_held).
     """
-    caller = request.caller
+    caller, wanted = request.caller, endpoint_of(request.head)
     overlap = timedelta(seconds=body.overlap_seconds) or None
-    await _endpoint(caller)
-    store = partial(Endpoints(caller.database).rotate, caller.token, overlap=overlap, hold=body.hold)
+    await _endpoint(caller, wanted)
+    store = partial(
+        Endpoints(caller.database).rotate, caller.token, overlap=overlap, hold=body.hold, endpoint=wanted
+    )
     rotated, secret = await _with_new_secret(caller, store)
     if rotated.result is Rotation.NOT_CONFIGURED:
         raise ApiError(NOT_CONFIGURED)
@@ -249,17 +317,17 @@ async def rotate(request: Request, body: SecretRotation) -> Response:
 
 async def test(request: Request, _: Nothing) -> CommandAccepted:
     """Send a test event."""
-    return await _give(request.caller, CommandName.TEST_EVENT)
+    return await _give(request, CommandName.TEST_EVENT)
 
 
 async def pause(request: Request, _: Nothing) -> CommandAccepted:
     """Keep events back, in order."""
-    return await _give(request.caller, CommandName.PAUSE)
+    return await _give(request, CommandName.PAUSE)
 
 
 async def resume(request: Request, _: Nothing) -> CommandAccepted:
     """Send what was kept back, and go on."""
-    return await _give(request.caller, CommandName.RESUME)
+    return await _give(request, CommandName.RESUME)
 
 
 def tested(command: CommandView) -> bytes:
@@ -273,19 +341,21 @@ def paused(command: CommandView) -> bytes:
     return write(Paused, paused=command.command == CommandName.PAUSE)
 
 
-async def _give(caller: Caller, command: CommandName) -> CommandAccepted:
-    await _endpoint(caller)
-    return unless_refused(await Endpoints(caller.database).ask(caller.token, command))
+async def _give(request: Request, command: CommandName) -> CommandAccepted:
+    caller, wanted = request.caller, endpoint_of(request.head)
+    await _endpoint(caller, wanted)
+    given = await Endpoints(caller.database).ask(caller.token, command, endpoint=wanted)
+    return unless_refused(given, NOT_CONFIGURED)
 
 
-async def _endpoint(caller: Caller) -> OwnEndpoint:
-    if (endpoint := await Endpoints(caller.database).read(caller.token)) is None:
+async def _endpoint(caller: Caller, wanted: UUID | None) -> OwnEndpoint:
+    if (endpoint := await Endpoints(caller.database).read(caller.token, wanted)) is None:
         raise ApiError(NOT_CONFIGURED)
     return endpoint
 
 
 async def _write(caller: Caller, model: type[WebhookAnswer], endpoint: OwnEndpoint, **more: object) -> bytes:
-    waiting = await Endpoints(caller.database).count_owed(caller.token)
+    waiting = await Endpoints(caller.database).count_owed(caller.token, endpoint.number)
     return write(model, endpoint, waiting=waiting, **more)
 
 

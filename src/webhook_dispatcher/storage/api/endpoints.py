@@ -1,4 +1,6 @@
-"""A merchant's own endpoint and commands, by its token: api_endpoints.sql and command.sql, bound and mapped.
+"""A merchant's own endpoints and commands, by its token: api_endpoints.sql and command.sql, bound and mapped.
+
+Which endpoint, its id says; None is number 1.
 
 No merchant's id is ever given: the database finds it by the token, again for each statement. What a merchant
 may be told comes back as a value; a StorageError says that the database did not do it.
@@ -29,8 +31,17 @@ _TOO_MANY = "WH409"
 """What own_command() raises of its own."""
 
 
+class AddOutcome(StrEnum):
+    """What became of a further endpoint. SENDING: its merchant's lane was recalled: commit, and ask again."""
+
+    CREATED = "created"
+    TOO_MANY = "too_many"
+    KEY_IS_OLD = "key_is_old"
+    SENDING = "sending"
+
+
 class PutOutcome(StrEnum):
-    """What became of a merchant's URL. KEY_IS_OLD: seal with the current public half, and ask again."""
+    """What became of an endpoint's URL. KEY_IS_OLD: seal with the current public half, and ask again."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -40,7 +51,7 @@ class PutOutcome(StrEnum):
 
 
 class Rotation(StrEnum):
-    """What became of a merchant's secret. KEY_IS_OLD: as for Put."""
+    """What became of an endpoint's secret. KEY_IS_OLD: as for Put."""
 
     ROTATED = "rotated"
     KEY_IS_OLD = "key_is_old"
@@ -48,7 +59,7 @@ class Rotation(StrEnum):
 
 
 class Removal(StrEnum):
-    """What became of a merchant's endpoint."""
+    """What became of an endpoint."""
 
     REMOVED = "removed"
     NOT_CONFIGURED = "not_configured"
@@ -76,11 +87,22 @@ class OwnEndpoint(NamedTuple):
     suspended_at: datetime | None
     types: Sequence[str] | None
     at_once: int | None
+    number: int
+    id: UUID
+    name: str | None
 
     @property
     def order(self) -> Order:
         """Return whose order is kept."""
         return Order.of(self.at_once)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A further endpoint; id: where it was created."""
+
+    result: AddOutcome
+    id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +137,20 @@ class Endpoints:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def read(self, token: bytes) -> OwnEndpoint | None:
-        """Return the merchant's endpoint; None where there is none. TokenEnded."""
-        rows = await self._own(token, "read_own_endpoint")
-        return OwnEndpoint(**rows[0]) if rows else None
+    async def list(self, token: bytes) -> Sequence[OwnEndpoint]:
+        """Return the merchant's endpoints by their numbers. TokenEnded."""
+        return [OwnEndpoint(**row) for row in await self._own(token, "list_own_endpoints")]
 
-    async def count_owed(self, token: bytes) -> int:
-        """Count what is `pending` or `pending_retry`, 10,000 at most. TokenEnded."""
-        [row] = await self._own(token, "count_own_owed", MAX_COUNTED)
+    async def read(self, token: bytes, endpoint: UUID | None = None) -> OwnEndpoint | None:
+        """Return one of the merchant's endpoints; None where there is none. TokenEnded."""
+        known = await self.list(token)
+        return next(
+            (each for each in known if (each.number == 1 if endpoint is None else each.id == endpoint)), None
+        )
+
+    async def count_owed(self, token: bytes, number: int = 1) -> int:
+        """Count what is `pending` or `pending_retry` for an endpoint, 10,000 at most. TokenEnded."""
+        [row] = await self._own(token, "count_own_owed", number, MAX_COUNTED)
         waiting: int = row["waiting"]
         return waiting
 
@@ -131,39 +159,63 @@ class Endpoints:
         rows = await self._rows("read_current_sealing_key")
         return SealingKey(rows[0]["key_id"], rows[0]["public_half"]) if rows else None
 
+    async def add(
+        self,
+        token: bytes,
+        url: str,
+        sealed: SealedSecret,
+        types: Sequence[str] | None,
+        at_once: int | None,
+        name: str | None,
+    ) -> Added:
+        """Add an endpoint to the merchant's.
+
+        StatementRefused: a dispatcher works that knows no second endpoint, no filters or no such order.
+        """
+        row = await self._change("own_add_endpoint", token, url, *_columns(sealed), name, types, at_once)
+        return Added(AddOutcome(row["result"]), row["id"])
+
     async def put(
         self,
         token: bytes,
         url: str | None,
         sealed: SealedSecret | None,
         types: Sequence[str] | None = AS_IT_IS,
+        name: str | None = None,
+        endpoint: UUID | None = None,
     ) -> PutOutcome:
-        """Configure the merchant with this secret, or change URL (None: as it is) and types alone.
+        """Configure number 1 with this secret, or change URL and name (None: stays; "": no name), and types.
 
         What is so already writes nothing. StatementRefused: a dispatcher works that knows no filters.
         """
-        row = await self._change("own_put_endpoint", token, url, *put_columns(sealed, types))
+        row = await self._change("own_put_endpoint", token, endpoint, url, *put_columns(sealed, types), name)
         return PutOutcome(row["result"])
 
-    async def set_order(self, token: bytes, at_once: int | None) -> PutOutcome:
+    async def set_order(self, token: bytes, at_once: int | None, endpoint: UUID | None = None) -> PutOutcome:
         """Have so many events attempted at once, in the order of each charge; None: in the merchant's.
 
         StatementRefused: a dispatcher works that knows no such order.
         """
-        return PutOutcome((await self._change("own_set_order", token, at_once))["result"])
+        return PutOutcome((await self._change("own_set_order", token, endpoint, at_once))["result"])
 
     async def rotate(
-        self, token: bytes, sealed: SealedSecret, overlap: timedelta | None, hold: bool = False
+        self,
+        token: bytes,
+        sealed: SealedSecret,
+        overlap: timedelta | None,
+        hold: bool = False,
+        endpoint: UUID | None = None,
     ) -> Rotated:
-        """Replace the merchant's secret; with an overlap the one before signs too until that has ended.
+        """Replace an endpoint's secret; with an overlap the one before signs too until that has ended.
 
-        hold: only while nothing is sent to the merchant, else NotHeld.
+        hold: only while nothing is sent there, else NotHeld.
         """
-        return Rotated.of(await self._change("own_rotate_secret", token, *_columns(sealed), overlap, hold))
+        row = await self._change("own_rotate_secret", token, endpoint, *_columns(sealed), overlap, hold)
+        return Rotated.of(row)
 
-    async def remove(self, token: bytes) -> Removal:
-        """Remove the merchant's endpoint and secret."""
-        return Removal((await self._change("own_remove_endpoint", token))["result"])
+    async def remove(self, token: bytes, endpoint: UUID | None = None) -> Removal:
+        """Remove an endpoint and its secret."""
+        return Removal((await self._change("own_remove_endpoint", token, endpoint))["result"])
 
     async def ask(
         self,
@@ -172,9 +224,13 @@ class Endpoints:
         event_id: UUID | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        endpoint: UUID | None = None,
     ) -> NewCommand:
-        """Give a command: `retry` takes `event_id`, `retry_failed` both `since` and `until`."""
-        row = await self._change("own_command", token, command, event_id, since, until)
+        """Give a command: `retry` takes `event_id`, `retry_failed` both `since` and `until`.
+
+        The latter is of all endpoints where none is given, others but `retry` of number 1.
+        """
+        row = await self._change("own_command", token, command, event_id, since, until, endpoint)
         return NewCommand(CommandOutcome(row["result"]), row.get("id"))
 
     async def command(self, token: bytes, command_id: int) -> CommandView | None:

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, SealingKey, Secret
-from webhook_dispatcher.storage.api.endpoints import PutOutcome, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import Added, AddOutcome, PutOutcome, Rotated, Rotation
 
 MAX_SEALINGS = 3
 """How often a secret is sealed, the key having been replaced in between, before that is given up."""
-_KEY_IS_OLD = (PutOutcome.KEY_IS_OLD, Rotated(Rotation.KEY_IS_OLD))
+_KEY_IS_OLD = (PutOutcome.KEY_IS_OLD, Rotated(Rotation.KEY_IS_OLD), Added(AddOutcome.KEY_IS_OLD))
 
-Stored = TypeVar("Stored", PutOutcome, Rotated)
+Stored = TypeVar("Stored", PutOutcome, Rotated, Added)
 
 
 class NotSealed(DispatcherError):

@@ -6,10 +6,11 @@
 -- List deliveries, the newest first. At most 1,000 rows are examined, whatever the filter: if more than these may
 -- match, the last of them comes back as well, though it may not match, to go on behind it. What nobody wanted is
 -- among them, has no state and never matches.
--- What is owed is asked apart in order and out of it: each has an index by seq. What is finished lies in partitions by
--- day: what was finished a day before `since` is not read, since it was created before that. It is ordered by merchant
--- too, which ANY keeps the planner from dropping: only the indexes that begin with merchants have that order. A limit
--- that the planner does not know keeps it from sorting all rows of a merchant whom statistics call small.
+-- What is owed is asked apart in order and out of it: each has an index by seq. So is what is owed in each lane of an endpoint,
+-- where there are several; what lies in the merchant's own is number 1's, or not known yet to whom it goes. What is finished
+-- lies in partitions by day: what was finished a day before `since` is not read, since it was created before that. It is
+-- ordered by merchant too, which ANY keeps the planner from dropping: only the indexes that begin with merchants have that
+-- order. A limit that the planner does not know keeps it from sorting all rows of a merchant whom statistics call small.
 -- The views, which are security barriers, have that order themselves; rows are counted in it by row_number(), since behind an
 -- ORDER BY the planner would forget the limit and sort them all. What is compared with a column is no COALESCE, which a
 -- barrier keeps out.
@@ -19,18 +20,25 @@
 -- $4 type text
 -- $5 since timestamptz
 -- $6 until timestamptz
--- $7 most bigint
--- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+-- $7 endpoint smallint; its number
+-- $8 most bigint
+-- row: event_id uuid, delivery_id uuid, endpoint_id uuid, seq bigint, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
-SELECT page.*
+SELECT
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
+    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
+        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
+    ) END AS endpoint_id,
+    page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
+    page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        numbered.event_id, numbered.seq, numbered.merchant_id, numbered.type, numbered.created_at, numbered.state,
+        numbered.event_id, numbered.seq, numbered.type, numbered.created_at, numbered.state,
         numbered.failed_reason, numbered.attempts, numbered.next_attempt_at, numbered.last_status, numbered.last_outcome,
-        numbered.finished_at, judged.is_match,
+        numbered.finished_at, numbered.endpoint, numbered.copy_of, judged.is_match,
         numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT examined.*, row_number() OVER (ORDER BY examined.merchant_id DESC, examined.seq DESC) AS number
@@ -41,12 +49,13 @@ CROSS JOIN LATERAL (
                     SELECT
                         merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
                         attempts, NULL::timestamptz AS next_attempt_at, last_status, last_outcome,
-                        NULL::timestamptz AS finished_at,
+                        NULL::timestamptz AS finished_at, NULL::smallint AS endpoint, copy_of,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_owed
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
                         AND due_at IS NULL
                         AND ($3::text IS NULL OR $3 = 'pending')
+                        AND ($7::smallint IS NULL OR $7 = 1)
                     LIMIT (SELECT 1000)
                 )
                 UNION ALL
@@ -56,24 +65,64 @@ CROSS JOIN LATERAL (
                         CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
                         NULL::text AS failed_reason, attempts,
                         CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at, last_status, last_outcome,
-                        NULL::timestamptz AS finished_at,
+                        NULL::timestamptz AS finished_at, NULL::smallint AS endpoint, copy_of,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_owed
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
                         AND due_at IS NOT NULL
                         AND ($3::text IS NULL OR $3 IN ('pending_retry', 'delivered'))
+                        AND ($7::smallint IS NULL OR $7 = 1)
                     LIMIT (SELECT 1000)
                 )
                 UNION ALL
                 (
                     SELECT
                         merchant_id, seq, event_id, type, created_at, state, failed_reason, attempts,
-                        NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at,
+                        NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at, endpoint, copy_of,
                         row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_logged
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
                         AND finished_at >= CASE WHEN $5::timestamptz IS NULL THEN '-infinity' ELSE $5 - interval '1 day' END
                         AND ($3::text IS NULL OR $3 IN ('delivered', 'failed'))
+                    LIMIT (SELECT 1000)
+                )
+                UNION ALL
+                (
+                    SELECT
+                        copied.merchant_id, copied.seq, copied.event_id, copied.type, copied.created_at, copied.state,
+                        NULL::text AS failed_reason, copied.attempts, copied.next_attempt_at, copied.last_status,
+                        copied.last_outcome, NULL::timestamptz AS finished_at, copied.endpoint, copied.copy_of,
+                        row_number() OVER (ORDER BY copied.merchant_id DESC, copied.seq DESC) AS place
+                    FROM (
+                        SELECT me.merchant_id COLLATE "C" AS merchant_id, lane.number AS endpoint, owed.*
+                        FROM webhook.own_lanes AS lane
+                        CROSS JOIN LATERAL (
+                            (
+                                SELECT
+                                    seq, event_id, type, created_at, 'pending' AS state, attempts,
+                                    NULL::timestamptz AS next_attempt_at, last_status, last_outcome, copy_of
+                                FROM webhook.own_owed
+                                WHERE merchant_id = ANY(ARRAY[lane.merchant_id]) AND seq < $2
+                                    AND due_at IS NULL
+                                    AND ($3::text IS NULL OR $3 = 'pending')
+                                LIMIT (SELECT 1000)
+                            )
+                            UNION ALL
+                            (
+                                SELECT
+                                    seq, event_id, type, created_at,
+                                    CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
+                                    attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at, last_status,
+                                    last_outcome, copy_of
+                                FROM webhook.own_owed
+                                WHERE merchant_id = ANY(ARRAY[lane.merchant_id]) AND seq < $2
+                                    AND due_at IS NOT NULL
+                                    AND ($3::text IS NULL OR $3 IN ('pending_retry', 'delivered'))
+                                LIMIT (SELECT 1000)
+                            )
+                        ) AS owed
+                        WHERE lane.number > 0 AND ($7::smallint IS NULL OR lane.number = $7)
+                    ) AS copied
                     LIMIT (SELECT 1000)
                 )
             ) AS known
@@ -88,11 +137,12 @@ CROSS JOIN LATERAL (
             AND ($3::text IS NULL OR numbered.state = $3)
             AND ($4::text IS NULL OR numbered.type = $4)
             AND ($5::timestamptz IS NULL OR numbered.created_at >= $5)
-            AND ($6::timestamptz IS NULL OR numbered.created_at < $6) AS is_match
+            AND ($6::timestamptz IS NULL OR numbered.created_at < $6)
+            AND ($7::smallint IS NULL OR coalesce(numbered.endpoint, 1) = $7) AS is_match
     ) AS judged
     WHERE judged.is_match OR numbered.number = 1000
     ORDER BY numbered.merchant_id DESC, numbered.seq DESC
-    LIMIT $7
+    LIMIT $8
 ) AS page
 ORDER BY page.seq DESC;
 
@@ -104,23 +154,30 @@ ORDER BY page.seq DESC;
 -- $3 type text, or null, as all that follows
 -- $4 since timestamptz
 -- $5 until timestamptz
--- $6 most bigint
--- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+-- $6 endpoint smallint; its number
+-- $7 most bigint
+-- row: event_id uuid, delivery_id uuid, endpoint_id uuid, seq bigint, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
-SELECT page.*
+SELECT
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
+    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
+        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
+    ) END AS endpoint_id,
+    page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
+    page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        numbered.event_id, numbered.seq, numbered.merchant_id, numbered.type, numbered.created_at, 'failed' AS state,
+        numbered.event_id, numbered.seq, numbered.type, numbered.created_at, 'failed' AS state,
         numbered.failed_reason, numbered.attempts, NULL::timestamptz AS next_attempt_at, numbered.last_status,
-        numbered.last_outcome, numbered.finished_at, judged.is_match,
+        numbered.last_outcome, numbered.finished_at, numbered.endpoint, numbered.copy_of, judged.is_match,
         numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT
             merchant_id, seq, event_id, type, created_at, failed_reason, attempts, last_status, last_outcome,
-            finished_at, row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS number
+            finished_at, endpoint, copy_of, row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS number
         FROM webhook.own_finished
         WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
             AND state = 'failed' AND attempts >= -32768
@@ -131,11 +188,12 @@ CROSS JOIN LATERAL (
         SELECT
             ($3::text IS NULL OR numbered.type = $3)
             AND ($4::timestamptz IS NULL OR numbered.created_at >= $4)
-            AND ($5::timestamptz IS NULL OR numbered.created_at < $5) AS is_match
+            AND ($5::timestamptz IS NULL OR numbered.created_at < $5)
+            AND ($6::smallint IS NULL OR coalesce(numbered.endpoint, 1) = $6) AS is_match
     ) AS judged
     WHERE judged.is_match OR numbered.number = 1000
     ORDER BY numbered.merchant_id DESC, numbered.seq DESC
-    LIMIT $6
+    LIMIT $7
 ) AS page
 ORDER BY page.seq DESC;
 
@@ -148,33 +206,40 @@ ORDER BY page.seq DESC;
 -- $4 type text
 -- $5 since timestamptz
 -- $6 until timestamptz
--- $7 charge_id text
--- $8 most bigint
--- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+-- $7 endpoint smallint; its number
+-- $8 charge_id text
+-- $9 most bigint
+-- row: event_id uuid, delivery_id uuid, endpoint_id uuid, seq bigint, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, the token is not live, or charges are not indexed
-SELECT page.*
+SELECT
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
+    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
+        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
+    ) END AS endpoint_id,
+    page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
+    page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT known.*, true AS is_match, false AS is_last_examined
     FROM (
         SELECT
-            event_id, seq, merchant_id, type, created_at,
+            event_id, seq, type, created_at,
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
             NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status, last_outcome, NULL::timestamptz AS finished_at
+            last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint, copy_of
         FROM webhook.own_owed
-        WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
+        WHERE charge_id = $8 AND CASE WHEN webhook.merchant_of(merchant_id) = me.merchant_id THEN true END
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts,
-            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
+            event_id, seq, type, created_at, state, failed_reason, attempts,
+            NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at, endpoint, copy_of
         FROM webhook.own_finished
-        WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
+        WHERE charge_id = $8 AND CASE WHEN merchant_id = me.merchant_id THEN true END
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         OFFSET 0
     ) AS known
@@ -184,37 +249,96 @@ CROSS JOIN LATERAL (
         AND ($4::text IS NULL OR known.type = $4)
         AND ($5::timestamptz IS NULL OR known.created_at >= $5)
         AND ($6::timestamptz IS NULL OR known.created_at < $6)
+        AND ($7::smallint IS NULL OR coalesce(known.endpoint, 1) = $7)
     ORDER BY known.seq DESC
-    LIMIT $8
+    LIMIT $9
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: list_own_deliveries_of_event
+-- List the deliveries of one event, the newest first, found by their ids: one for each endpoint that was to get it.
+-- $1 token bytea
+-- $2 before_seq bigint
+-- $3 state text, or null, as all that follows
+-- $4 type text
+-- $5 since timestamptz
+-- $6 until timestamptz
+-- $7 endpoint smallint; its number
+-- $8 charge_id text
+-- $9 event_id uuid
+-- $10 most bigint
+-- row: event_id uuid, delivery_id uuid, endpoint_id uuid, seq bigint, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
+-- none: no delivery matches, or the token is not live
+SELECT
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
+    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
+        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
+    ) END AS endpoint_id,
+    page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
+    page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT known.*, true AS is_match, false AS is_last_examined
+    FROM (
+        SELECT
+            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
+            finished_at, endpoint, copy_of, object
+        FROM webhook.own_deliveries
+        WHERE merchant_id = me.merchant_id AND event_id = ANY(ARRAY(
+            SELECT coalesce(webhook.delivery_id($9, own_lanes.number), $9)
+            FROM webhook.own_lanes
+            WHERE webhook.merchant_of(own_lanes.merchant_id) = me.merchant_id
+        ))
+        OFFSET 0
+    ) AS known
+    WHERE
+        known.seq < $2
+        AND ($3::text IS NULL OR known.state = $3)
+        AND ($4::text IS NULL OR known.type = $4)
+        AND ($5::timestamptz IS NULL OR known.created_at >= $5)
+        AND ($6::timestamptz IS NULL OR known.created_at < $6)
+        AND ($7::smallint IS NULL OR coalesce(known.endpoint, 1) = $7)
+        AND ($8::text IS NULL OR webhook.charge_key(known.object) = $8)
+    ORDER BY known.seq DESC
+    LIMIT $10
 ) AS page
 ORDER BY page.seq DESC;
 
 -- name: read_own_delivery
--- Read one delivery with its payload: of an id that was used again, the latest.
+-- Read one delivery with its payload, by its own id: the event's is that of the first, or only, one. Of an id that was used
+-- again, the latest.
 -- $1 token bytea
 -- $2 event_id uuid
--- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+-- row: event_id uuid, delivery_id uuid, endpoint_id uuid, seq bigint, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, object text
 -- none: not known, dropped with its day's log, another merchant's, or the token is not live
-SELECT delivery.*
+SELECT
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
+    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
+        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
+    ) END AS endpoint_id,
+    page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
+    page.last_status, page.last_outcome, page.finished_at, page.object
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state, known.failed_reason,
-        known.attempts, known.next_attempt_at, known.last_status, known.last_outcome, known.finished_at,
-        known.object::text AS object
+        known.event_id, known.seq, known.type, known.created_at, known.state, known.failed_reason,
+        known.attempts, known.next_attempt_at, known.last_status, known.last_outcome, known.finished_at, known.endpoint,
+        known.copy_of, known.object::text AS object
     FROM (
         SELECT
-            event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
-            finished_at, object
+            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
+            finished_at, endpoint, copy_of, object
         FROM webhook.own_deliveries
         WHERE event_id = $2 AND merchant_id = me.merchant_id
         OFFSET 0
     ) AS known
     ORDER BY known.seq DESC
     LIMIT 1
-) AS delivery;
+) AS page;
 
 -- name: read_cursor_key
 -- Read what the cursors of lists are encrypted with.

@@ -27,7 +27,8 @@ FROM webhook.admit_token($1, $2, $3) AS admitted;
 -- row: state text, api_key_id bigint, client_id text, merchant_id text, is_use_due boolean, retry_after interval,
 --   remaining integer, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
 --   secret_created_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
---   failures_in_a_row integer, suspended_at timestamptz, types text[], at_once smallint
+--   failures_in_a_row integer, suspended_at timestamptz, types text[], at_once smallint, number smallint, id uuid,
+--   name text
 -- order: one row; without a url where there is no endpoint
 SELECT
     admitted.state,
@@ -47,7 +48,10 @@ SELECT
     admitted.failures_in_a_row,
     admitted.suspended_at,
     admitted.types,
-    admitted.at_once
+    admitted.at_once,
+    admitted.number,
+    admitted.id,
+    admitted.name
 FROM webhook.admit_token($1, $2, $3, with_endpoint => true) AS admitted;
 
 -- name: issue
