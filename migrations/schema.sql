@@ -2087,15 +2087,11 @@ SELECT
 FROM webhook.endpoints
 WHERE merchant_id = (SELECT webhook.current_merchant());
 
--- The merchant's own lane, and those of its endpoints, where there are or were several; number null: the merchant's own.
+-- The lanes of the merchant's endpoints, where there are or were several.
 CREATE VIEW webhook.own_lanes WITH (security_barrier) AS
-SELECT me.merchant_id, NULL::smallint AS number
-FROM (SELECT webhook.current_merchant() AS merchant_id) AS me
-WHERE me.merchant_id IS NOT NULL
-UNION ALL
-SELECT lane.merchant_id, webhook.endpoint_of(lane.merchant_id) AS number
+SELECT merchant_id, webhook.endpoint_of(merchant_id) AS number
 FROM webhook.lane
-WHERE webhook.merchant_of(lane.merchant_id) = (SELECT webhook.current_merchant()) AND lane.merchant_id LIKE E'%\x1f%';
+WHERE webhook.merchant_of(merchant_id) = (SELECT webhook.current_merchant()) AND merchant_id LIKE E'%\x1f%';
 
 CREATE VIEW webhook.own_deliveries WITH (security_barrier) AS
 SELECT

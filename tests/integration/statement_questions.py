@@ -283,7 +283,7 @@ RECORD = Question(
 READER = "sha256('reader')"
 """The token of MERCHANT."""
 NEWEST = str(2**63 - 1)
-UNFILTERED = ("NULL", "NULL", "NULL", "NULL")
+UNFILTERED = ("NULL", "NULL", "NULL", "NULL", "NULL")
 ALL_MATCH = ("NULL", "NULL", "NULL", "NULL", "NULL", "NULL")
 LOOKED = str(10 * ASKED)
 
@@ -497,14 +497,19 @@ QUESTIONS: Mapping[str, Question] = {
     "add_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'")),
     "read_public_halves": Question(("ARRAY['k1', 'k2']",), 2),
     # api_endpoints; more than one row allows for the catalogue, which functions read to plan anew
-    "read_own_endpoint": Question((OWNER,), VIEWS),
-    "count_own_owed": Question((OWNER, str(ASKED)), ASKED),
+    "list_own_endpoints": Question((OWNER,), VIEWS),
+    "count_own_owed": Question((OWNER, "1::smallint", str(ASKED)), ASKED),
     "read_current_sealing_key": Question(()),
-    "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL", "NULL", "true"), 3),
-    "own_set_order": Question((OWNER, "NULL"), 3),
-    "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),
-    "own_remove_endpoint": Question((OWNER,), 3),
-    "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
+    "own_add_endpoint": Question(
+        (OWNER, "'https://example.com/new'", f"'\\x{'00' * 97}'", "'hpke1:k1'", "NULL", "NULL", "NULL"), 5
+    ),
+    "own_put_endpoint": Question(
+        (OWNER, "NULL", "'https://example.com/new'", "NULL", "NULL", "NULL", "true", "NULL"), 3
+    ),
+    "own_set_order": Question((OWNER, "NULL", "NULL"), 3),
+    "own_rotate_secret": Question((OWNER, "NULL", f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),
+    "own_remove_endpoint": Question((OWNER, "NULL"), 3),
+    "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL", "NULL"), 4),
     # administration
     "read_lock_capacity": Question((), 10),
     "list_long_transactions": Question(("'15 minutes'", "10"), 100),
@@ -580,6 +585,9 @@ QUESTIONS: Mapping[str, Question] = {
     "list_own_failed": Question((READER, NEWEST, *UNFILTERED[1:], str(ASKED)), ASKED),
     # Whatever one charge has is found: here the charge of all that is owed would be.
     "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED)), 2),
+    "list_own_deliveries_of_event": Question(
+        (READER, NEWEST, *UNFILTERED, "NULL", _uuid(LOGGED - 1), str(ASKED)), VIEWS
+    ),
     "read_own_delivery": Question((READER, _uuid(LOGGED - 1)), VIEWS),
     "read_cursor_key": Question(()),
     # api_charges

@@ -146,6 +146,7 @@ async def test_of_two_that_configure_at_once_one_creates(api: Api) -> None:
 
 Change = Callable[[Endpoints, bytes], Awaitable[object]]
 CHANGES: dict[str, tuple[Change, ...]] = {
+    "own_add_endpoint": (lambda endpoints, token: endpoints.add(token, URL, sealed(K1), None, None, None),),
     "own_put_endpoint": (
         lambda endpoints, token: endpoints.put(token, f"{URL}/stolen", None),
         lambda endpoints, token: endpoints.put(token, f"{URL}/stolen", sealed(K1)),

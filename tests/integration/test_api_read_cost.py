@@ -92,7 +92,7 @@ async def sessions(postgres: EmbeddedPostgres) -> AsyncIterator[Mapping[int, tup
 def _list(
     state: str = "NULL", type_: str = "NULL", since: str = "NULL", until: str = "NULL"
 ) -> tuple[str, ...]:
-    return "list_own_deliveries", "{token}", NEWEST, state, type_, since, until, str(PAGE + 1)
+    return "list_own_deliveries", "{token}", NEWEST, state, type_, since, until, "NULL", str(PAGE + 1)
 
 
 def _deep(part: int, **filters: str) -> tuple[str, ...]:
@@ -107,9 +107,9 @@ ASKED = {
     "no filter, further on": (_deep(2), PAGE),
     "pending": (_list("'pending'"), PAGE),
     "pending_retry": (_list("'pending_retry'"), PAGE),
-    "failed": (("list_own_failed", "{token}", NEWEST, *["NULL"] * 3, str(PAGE + 1)), PAGE),
+    "failed": (("list_own_failed", "{token}", NEWEST, *["NULL"] * 4, str(PAGE + 1)), PAGE),
     "failed, of a type that none is": (
-        ("list_own_failed", "{token}", NEWEST, "'charge.created'", "NULL", "NULL", str(PAGE + 1)),
+        ("list_own_failed", "{token}", NEWEST, "'charge.created'", *["NULL"] * 3, str(PAGE + 1)),
         200,
     ),
     "delivered": (_list("'delivered'"), PAGE),
@@ -117,8 +117,13 @@ ASKED = {
     "since": (_list(since=f"{TODAY} + interval '8 days 12 hours'"), EXAMINED),
     "until": (_list(until=f"{TODAY} - interval '19 days 12 hours'"), EXAMINED),
     "one charge's deliveries": (
-        ("list_own_deliveries_of_charge", "{token}", NEWEST, *["NULL"] * 4, "'ch_' || {rows} / 8", str(PAGE)),
+        ("list_own_deliveries_of_charge", "{token}", NEWEST, *["NULL"] * 5, "'ch_' || {rows} / 8", str(PAGE)),
         4,
+    ),
+    "one event's deliveries": (
+        ("list_own_deliveries_of_event", "{token}", NEWEST, *["NULL"] * 6)
+        + ("lpad('1000', 32, '0')::uuid", str(PAGE)),
+        1,
     ),
     "one charge": (("read_own_charge", "{token}", "'ch_' || {rows} / 8"), 4),
     "no charge": (("read_own_charge", "{token}", "'none'"), 0),

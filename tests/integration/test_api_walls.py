@@ -44,6 +44,7 @@ VALUES: Mapping[str, object] = {
     "type": None,
     "since": None,
     "until": None,
+    "endpoint": None,
     "most": 10,
     "charge_id": "ch_1",
     "xid": None,

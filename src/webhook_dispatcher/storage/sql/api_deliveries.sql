@@ -121,7 +121,7 @@ CROSS JOIN LATERAL (
                                 LIMIT (SELECT 1000)
                             )
                         ) AS owed
-                        WHERE lane.number > 0 AND ($7::smallint IS NULL OR lane.number = $7)
+                        WHERE $7::smallint IS NULL OR lane.number = $7
                     ) AS copied
                     LIMIT (SELECT 1000)
                 )
@@ -287,7 +287,9 @@ CROSS JOIN LATERAL (
             finished_at, endpoint, copy_of, object
         FROM webhook.own_deliveries
         WHERE merchant_id = me.merchant_id AND event_id = ANY(ARRAY(
-            SELECT coalesce(webhook.delivery_id($9, own_lanes.number), $9)
+            SELECT $9
+            UNION ALL
+            SELECT webhook.delivery_id($9, own_lanes.number)
             FROM webhook.own_lanes
             WHERE webhook.merchant_of(own_lanes.merchant_id) = me.merchant_id
         ))
