@@ -2126,7 +2126,7 @@ SELECT
 FROM webhook.outbox
 WHERE CASE
     WHEN webhook.merchant_of(merchant_id) = (SELECT webhook.current_merchant()) THEN true
-    ELSE merchant_id <> merchant_id
+    ELSE merchant_id <> merchant_id OR seq <> seq
 END
 ORDER BY merchant_id DESC, seq DESC;
 

@@ -27,10 +27,7 @@
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT
-    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
-    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
-        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
-    ) END AS endpoint_id,
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id, page.endpoint_id,
     page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
     page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
@@ -38,7 +35,10 @@ CROSS JOIN LATERAL (
     SELECT
         numbered.event_id, numbered.seq, numbered.type, numbered.created_at, numbered.state,
         numbered.failed_reason, numbered.attempts, numbered.next_attempt_at, numbered.last_status, numbered.last_outcome,
-        numbered.finished_at, numbered.endpoint, numbered.copy_of, judged.is_match,
+        numbered.finished_at, numbered.copy_of, CASE WHEN num_nulls(numbered.endpoint) = 0 THEN (
+            SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = numbered.endpoint
+        ) END AS endpoint_id,
+        judged.is_match,
         numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT examined.*, row_number() OVER (ORDER BY examined.merchant_id DESC, examined.seq DESC) AS number
@@ -161,10 +161,7 @@ ORDER BY page.seq DESC;
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT
-    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
-    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
-        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
-    ) END AS endpoint_id,
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id, page.endpoint_id,
     page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
     page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
@@ -172,7 +169,10 @@ CROSS JOIN LATERAL (
     SELECT
         numbered.event_id, numbered.seq, numbered.type, numbered.created_at, 'failed' AS state,
         numbered.failed_reason, numbered.attempts, NULL::timestamptz AS next_attempt_at, numbered.last_status,
-        numbered.last_outcome, numbered.finished_at, numbered.endpoint, numbered.copy_of, judged.is_match,
+        numbered.last_outcome, numbered.finished_at, numbered.copy_of, CASE WHEN num_nulls(numbered.endpoint) = 0 THEN (
+            SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = numbered.endpoint
+        ) END AS endpoint_id,
+        judged.is_match,
         numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT
@@ -199,7 +199,8 @@ ORDER BY page.seq DESC;
 
 -- name: list_own_deliveries_of_charge
 -- List the deliveries of one charge, the newest first: as list_own_deliveries, found by the charge key. Those of a
--- charge are few, and all of them are found before they are sorted.
+-- charge are few, and all of them are found before they are sorted. The merchant's lanes are told by comparisons, which a
+-- barrier lets through.
 -- $1 token bytea
 -- $2 before_seq bigint
 -- $3 state text, or null, as all that follows
@@ -214,15 +215,16 @@ ORDER BY page.seq DESC;
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, the token is not live, or charges are not indexed
 SELECT
-    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
-    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
-        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
-    ) END AS endpoint_id,
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id, page.endpoint_id,
     page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
     page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
-    SELECT known.*, true AS is_match, false AS is_last_examined
+    SELECT
+        known.*, CASE WHEN num_nulls(known.endpoint) = 0 THEN (
+            SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = known.endpoint
+        ) END AS endpoint_id,
+        true AS is_match, false AS is_last_examined
     FROM (
         SELECT
             event_id, seq, type, created_at,
@@ -232,7 +234,8 @@ CROSS JOIN LATERAL (
             NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
             last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint, copy_of
         FROM webhook.own_owed
-        WHERE charge_id = $8 AND CASE WHEN webhook.merchant_of(merchant_id) = me.merchant_id THEN true END
+        WHERE charge_id = $8
+            AND CASE WHEN merchant_id >= me.merchant_id AND merchant_id < me.merchant_id || ' ' THEN true END
             AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT
@@ -272,15 +275,16 @@ ORDER BY page.seq DESC;
 --   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT
-    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
-    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
-        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
-    ) END AS endpoint_id,
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id, page.endpoint_id,
     page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
     page.last_status, page.last_outcome, page.finished_at, page.is_match, page.is_last_examined
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
-    SELECT known.*, true AS is_match, false AS is_last_examined
+    SELECT
+        known.*, CASE WHEN num_nulls(known.endpoint) = 0 THEN (
+            SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = known.endpoint
+        ) END AS endpoint_id,
+        true AS is_match, false AS is_last_examined
     FROM (
         SELECT
             event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
@@ -318,18 +322,18 @@ ORDER BY page.seq DESC;
 --   finished_at timestamptz, object text
 -- none: not known, dropped with its day's log, another merchant's, or the token is not live
 SELECT
-    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id,
-    CASE WHEN num_nulls(page.endpoint) = 0 THEN (
-        SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = page.endpoint
-    ) END AS endpoint_id,
+    coalesce(page.copy_of, page.event_id) AS event_id, page.event_id AS delivery_id, page.endpoint_id,
     page.seq, page.type, page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at,
     page.last_status, page.last_outcome, page.finished_at, page.object
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
     SELECT
         known.event_id, known.seq, known.type, known.created_at, known.state, known.failed_reason,
-        known.attempts, known.next_attempt_at, known.last_status, known.last_outcome, known.finished_at, known.endpoint,
-        known.copy_of, known.object::text AS object
+        known.attempts, known.next_attempt_at, known.last_status, known.last_outcome, known.finished_at, known.copy_of,
+        CASE WHEN num_nulls(known.endpoint) = 0 THEN (
+            SELECT own_endpoints.id FROM webhook.own_endpoints WHERE own_endpoints.number = known.endpoint
+        ) END AS endpoint_id,
+        known.object::text AS object
     FROM (
         SELECT
             event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
