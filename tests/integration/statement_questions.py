@@ -283,7 +283,9 @@ RECORD = Question(
 READER = "sha256('reader')"
 """The token of MERCHANT."""
 NEWEST = str(2**63 - 1)
-UNFILTERED = ("NULL", "NULL", "NULL", "NULL", "NULL")
+UNFILTERED = ("NULL", "NULL", "NULL", "NULL")
+OF_OWN = (*UNFILTERED, "NULL")
+"""Of no endpoint, either."""
 ALL_MATCH = ("NULL", "NULL", "NULL", "NULL", "NULL", "NULL")
 LOOKED = str(10 * ASKED)
 
@@ -581,12 +583,12 @@ QUESTIONS: Mapping[str, Question] = {
     "retire_event_type": Question(("'refund.created'", "'ana'")),
     "read_hold": Question(()),
     # api_deliveries
-    "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),
-    "list_own_failed": Question((READER, NEWEST, *UNFILTERED[1:], str(ASKED)), ASKED),
+    "list_own_deliveries": Question((READER, NEWEST, *OF_OWN, str(ASKED)), ASKED),
+    "list_own_failed": Question((READER, NEWEST, *OF_OWN[1:], str(ASKED)), ASKED),
     # Whatever one charge has is found: here the charge of all that is owed would be.
-    "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED)), 2),
+    "list_own_deliveries_of_charge": Question((READER, NEWEST, *OF_OWN, "'ch_none'", str(ASKED)), 2),
     "list_own_deliveries_of_event": Question(
-        (READER, NEWEST, *UNFILTERED, "NULL", _uuid(LOGGED - 1), str(ASKED)), VIEWS
+        (READER, NEWEST, *OF_OWN, "NULL", _uuid(LOGGED - 1), str(ASKED)), VIEWS
     ),
     "read_own_delivery": Question((READER, _uuid(LOGGED - 1)), VIEWS),
     "read_cursor_key": Question(()),
