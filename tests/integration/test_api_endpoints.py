@@ -18,6 +18,8 @@ from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey,
 from webhook_dispatcher.storage import keys
 from webhook_dispatcher.storage.api.database import TokenEnded
 from webhook_dispatcher.storage.api.endpoints import (
+    Added,
+    AddOutcome,
     CommandOutcome,
     Endpoints,
     NewCommand,
@@ -119,6 +121,98 @@ async def test_a_token_configures_its_own_merchant_and_the_audit_names_its_key(a
     assert [tuple(row) for row in audit] == [
         ("webhook_api", "api:client-m1", action, "m1") for action in actions
     ]
+
+
+async def add(api: Api, token: bytes, url: str = URL, name: str | None = None) -> Added:
+    return await api.endpoints.add(token, url, sealed(K1), None, None, name)
+
+
+async def test_a_token_names_each_of_its_endpoints_and_no_others(api: Api) -> None:
+    first, second, foreign = [
+        (await add(api, token, name=name)).id
+        for token, name in ((api.m1, None), (api.m1, "refunds"), (api.m2, None))
+    ]
+    endpoints, before = api.endpoints, await api.state()
+    for other in (foreign, uuid4()):
+        refused = [
+            await endpoints.put(api.m1, f"{URL}/new", sealed(K1), None, "x", other),
+            await endpoints.set_order(api.m1, 8, other),
+            (await endpoints.rotate(api.m1, sealed(K1), None, endpoint=other)).result,
+            await endpoints.remove(api.m1, other),
+        ]
+        assert refused == ["not_configured"] * 4
+        for command in (CommandName.PAUSE, CommandName.TEST_EVENT):
+            given = await endpoints.ask(api.m1, command, endpoint=other)
+            assert given.result is CommandOutcome.NOT_FOUND
+        mass = await endpoints.ask(api.m1, CommandName.RETRY_FAILED, None, SINCE, UNTIL, other)
+        assert mass.result is CommandOutcome.NOT_FOUND
+        assert await endpoints.read(api.m1, other) is None
+    assert await api.state() == before
+    assert await endpoints.put(api.m1, f"{URL}/2", None, ["charge.failed"], "", second) is PutOutcome.CHANGED
+    assert await endpoints.set_order(api.m1, 8, second) is PutOutcome.CHANGED
+    rotated = await endpoints.rotate(api.m1, sealed(K1, secret=NEWER), HOUR, endpoint=second)
+    assert rotated.result is Rotation.ROTATED
+    shown = [
+        (each.number, each.id, each.name, each.url, each.types, each.at_once)
+        for each in await endpoints.list(api.m1)
+    ]
+    assert shown == [
+        (1, first, None, URL, None, None),
+        (2, second, None, f"{URL}/2", ["charge.failed"], 8),
+    ]
+    asked = [
+        await endpoints.ask(api.m1, CommandName.PAUSE, endpoint=endpoint)
+        for endpoint in (None, first, second)
+    ]
+    asked.append(await endpoints.ask(api.m1, CommandName.RETRY_FAILED, None, SINCE, UNTIL, second))
+    asked.append(await endpoints.ask(api.m2, CommandName.PAUSE, endpoint=foreign))
+    args = await api.db.fetch("SELECT args ->> 'endpoint' FROM webhook.control ORDER BY id")
+    assert [number for (number,) in args] == ["1", "1", "2", "2", None]
+    assert {given.result for given in asked} == {CommandOutcome.GIVEN}
+    assert await endpoints.remove(api.m1) is Removal.REMOVED
+    assert await endpoints.read(api.m1) is None
+    assert await api.put() is PutOutcome.CREATED
+    assert [each.number for each in await endpoints.list(api.m1)] == [1, 2]
+    assert await endpoints.remove(api.m1, second) is Removal.REMOVED
+    further = await add(api, api.m1)
+    assert [each.number for each in await endpoints.list(api.m1) if each.id == further.id] == [3]
+
+
+async def test_a_second_endpoint_waits_for_the_first_ones_lane_and_a_17th_is_refused(api: Api) -> None:
+    await api.put()
+    await api.db.execute("UPDATE webhook.lane SET lease_until = 'infinity'")
+    assert await add(api, api.m1) == Added(AddOutcome.SENDING)
+    assert await api.db.fetchval("SELECT recalled FROM webhook.lane")
+    await api.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
+    results = [(await add(api, api.m1)).result for _ in range(16)]
+    assert results == [AddOutcome.CREATED] * 15 + [AddOutcome.TOO_MANY]
+    old = SealedSecret("hpke1:k0", bytes(97))
+    assert (await api.endpoints.add(api.m2, URL, old, None, None, None)).result is AddOutcome.KEY_IS_OLD
+
+
+async def test_programs_of_version_25_go_on_with_number_1(api: Api) -> None:
+    """What these statements were; without an id they are about it."""
+    await api.put()
+    await add(api, api.m1)
+    connection, secret = await session(api.storage), sealed(K1)
+    for text, *values in (
+        ("SELECT webhook.own_put_endpoint($1, $2, NULL, NULL, NULL, true)", f"{URL}/new"),
+        ("SELECT webhook.own_set_order($1, $2)", 8),
+        (
+            "SELECT r.* FROM webhook.own_rotate_secret($1, $2, $3, NULL, false) AS r",
+            *(secret.sealed, secret.key_id),
+        ),
+        ("SELECT webhook.own_command($1, 'pause', NULL, NULL, NULL)",),
+        (
+            "SELECT own.url FROM webhook.bearer($1) AS me CROSS JOIN LATERAL ("
+            "SELECT url FROM webhook.own_endpoint WHERE merchant_id = me.merchant_id LIMIT 1) AS own",
+        ),
+        ("SELECT webhook.own_remove_endpoint($1)",),
+    ):
+        assert (await connection.fetch(text, api.m1, *values))[0][0] not in ("not_configured", None, False)
+    await connection.close()
+    assert await api.db.fetchval("SELECT args ->> 'endpoint' FROM webhook.control") == "1"
+    assert [each.number for each in await api.endpoints.list(api.m1)] == [2]
 
 
 async def test_a_put_that_changes_nothing_writes_nothing_and_a_second_secret_is_not_taken(api: Api) -> None:

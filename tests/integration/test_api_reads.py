@@ -1,9 +1,10 @@
 """What a merchant reads of its deliveries and charges, and what it does not: page by page, byte for byte."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
-from uuid import uuid4
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -21,6 +22,27 @@ INSERT INTO webhook.attempt_log (
 )
 VALUES ($1, $2, 1, 'schedule', clock_timestamp(), 5, 200, 'delivered')
 """
+
+
+ROUTED = """
+INSERT INTO webhook.lane (merchant_id, routed_at)
+VALUES ('m', clock_timestamp()), (E'm\\x1f1', NULL), (E'm\\x1f2', NULL), (E'm\\x1f3', NULL)
+ON CONFLICT (merchant_id) DO UPDATE SET routed_at = excluded.routed_at;
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+VALUES (E'm\\x1f1', 'https://m/1', '', 'k1'), (E'm\\x1f2', 'https://m/2', '', 'k1')
+"""
+"""Number 3 was removed."""
+COPY = """
+INSERT INTO webhook.outbox (id, merchant_id, type, object, due_at, copy_of, xid)
+VALUES ($1, $2, 'charge.created', '{"id": "ch_1", "n": 3}', $3, $4, NULL)
+"""
+MOVED = "UPDATE webhook.delivery_log SET merchant_id = 'm', endpoint = 1, copy_of = event_id WHERE seq = $1"
+NEVER = datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def delivery_id(event_id: UUID, number: int) -> UUID:
+    """Derive the id of a further delivery as the contract says."""
+    return UUID(bytes=hashlib.sha256(event_id.bytes + number.to_bytes(2)).digest()[:16])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +171,66 @@ async def test_a_charge_is_its_latest_events_object(api: Api) -> None:
     for finished in ([], [new], [old]):
         await api.storage.finish(*finished)
         assert await api.charges.read_object(api.token, "ch_1") == AWKWARD.encode()
+
+
+async def test_each_endpoints_deliveries_have_their_own_ids_and_its(api: Api) -> None:
+    db = api.storage.db
+    (old, event) = await api.storage.insert("m", '{"id": "ch_1", "n": 1}', '{"id": "ch_1", "n": 2}')
+    old_id, event_id = [await api.storage.id_of(seq) for seq in (old, event)]
+    await api.storage.finish(old)
+    await db.execute(ROUTED)
+    second, third = [delivery_id(event_id, number) for number in (2, 3)]
+    await db.execute("UPDATE webhook.outbox SET merchant_id = E'm\\x1f1', copy_of = id, xid = NULL")
+    for number, due, copy in ((2, None, second), (3, NEVER, third)):
+        await db.execute(COPY, copy, f"m\x1f{number}", due, event_id)
+    await api.storage.finish(event, state="failed")
+    await db.execute(MOVED, event)
+    (later,) = await api.storage.insert("m", '{"id": "ch_2"}')
+    ids = {row["number"]: row["id"] for row in await db.fetch("SELECT number, id FROM webhook.endpoints")}
+    shown = [
+        (each.event_id, each.delivery_id, each.endpoint_id, each.state)
+        for each in (await api.page()).deliveries
+    ]
+    later_id = await api.storage.id_of(later)
+    first = (event_id, event_id, ids[1], "failed")
+    copies = [(event_id, third, None, "pending_retry"), (event_id, second, ids[2], "pending")]
+    before = (old_id, old_id, None, "delivered")
+    assert shown == [(later_id, later_id, None, "pending"), *copies, first, before]
+    assert len(await api.seqs(EVERYTHING)) == 5, "page by page"
+    filters = [
+        Filter(endpoint=1),
+        Filter(endpoint=2),
+        Filter(endpoint=3, state="pending_retry"),
+        Filter(state="failed", endpoint=1),
+        Filter(state="failed", endpoint=2),
+        Filter(event_id=event_id),
+        Filter(event_id=event_id, endpoint=2, charge_id="ch_1"),
+        Filter(event_id=event_id, charge_id="ch_2"),
+        Filter(charge_id="ch_1", endpoint=2),
+        Filter(charge_id="ch_1"),
+    ]
+    assert [[each.delivery_id for each in (await api.page(wanted)).deliveries] for wanted in filters] == [
+        [later_id, event_id, old_id],
+        [second],
+        [third],
+        [event_id],
+        [],
+        [third, second, event_id],
+        [second],
+        [],
+        [second],
+        [third, second, event_id, old_id],
+    ]
+    assert (await api.deliveries.list(api.foreign, Filter(event_id=event_id), NEWEST, 5)).deliveries == []
+    await db.execute(ATTEMPT, second, "m\x1f2")
+    found = await api.deliveries.get(api.token, second)
+    assert found is not None
+    assert (found.delivery.event_id, found.delivery.endpoint_id) == (event_id, ids[2])
+    assert [attempt.outcome for attempt in found.attempts] == ["delivered"]
+    assert await api.deliveries.get(api.foreign, second) is None
+    assert await api.charges.read_object(api.token, "ch_1") == b'{"id": "ch_1", "n": 1}', (
+        "copies are no events"
+    )
 
 
 async def test_what_is_foreign_is_what_does_not_exist(api: Api) -> None:

@@ -21,7 +21,7 @@ from webhook_dispatcher.api.catalogue import CATALOGUE, message
 from webhook_dispatcher.api.openapi.sent import WebhookEvent, webhooks
 from webhook_dispatcher.api.operations.auth import OAuthError, OAuthToken
 from webhook_dispatcher.api.operations.commands import Accepted
-from webhook_dispatcher.api.operations.models import INSTANT
+from webhook_dispatcher.api.operations.models import EXAMPLE_ID, INSTANT
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD, Nothing
 from webhook_dispatcher.domain.language import DEFAULT, LANGUAGES
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
@@ -71,7 +71,7 @@ TAGS: Mapping[str, str] = {
     "merchants": "Merchants, and the profiles by which receipts are issued.",
 }
 """Operations by the first part of their path behind the version."""
-UUID: Object = {"type": "string", "format": "uuid", "examples": ["0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"]}
+UUID: Object = {"type": "string", "format": "uuid", "examples": [EXAMPLE_ID]}
 NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 PARAMETERS: Mapping[str, Object] = {
     "eventId": UUID | {"description": "An event's id, or a delivery's."},

@@ -14,6 +14,7 @@ from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, NOT_CONFIGURED,
 from webhook_dispatcher.api.operations.commands import unless_refused
 from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
 from webhook_dispatcher.api.operations.models import (
+    EXAMPLE_ID,
     EXAMPLE_SINCE,
     EXAMPLE_UNTIL,
     EventType,
@@ -53,8 +54,8 @@ class DeliveriesQuery(Model):
     charge: str | None = Field(None, min_length=1, max_length=255, examples=["ch_1"])
     since: Moment | None = Field(None, examples=[EXAMPLE_SINCE])
     until: Moment | None = Field(None, examples=[EXAMPLE_UNTIL])
-    endpoint: UUID | None = None
-    event: UUID | None = None
+    endpoint: UUID | None = Field(None, examples=[EXAMPLE_ID])
+    event: UUID | None = Field(None, examples=[EXAMPLE_ID])
 
 
 class DeliveryAnswer(Model):
@@ -115,7 +116,7 @@ class RetryWindow(Model):
 
     since: Moment = Field(examples=[EXAMPLE_SINCE])
     until: Moment = Field(examples=[EXAMPLE_UNTIL])
-    endpoint: UUID | None = None
+    endpoint: UUID | None = Field(None, examples=[EXAMPLE_ID])
 
 
 class OwnCursors:

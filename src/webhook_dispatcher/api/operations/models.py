@@ -42,6 +42,7 @@ BLOCKED_REASON = "events cannot be sent to this URL, or to an address that its n
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
+EXAMPLE_ID = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 EXAMPLE_SINCE, EXAMPLE_UNTIL = "2026-11-20T14:00:00Z", "2026-11-20T19:00:00+02:00"
 
 
