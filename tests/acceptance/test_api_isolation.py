@@ -61,12 +61,21 @@ COVERED: Mapping[str, Foreign] = {
     "testWebhook": NOTHING,
     "pauseWebhook": NOTHING,
     "resumeWebhook": NOTHING,
-    "listDeliveries": Foreign(query={"charge": "charge"}),
+    "listDeliveries": Foreign(query={"charge": "charge", "endpoint": "endpoint", "event": "event"}),
     "listEvents": NOTHING,
     "retryDeliveries": Foreign(body=WINDOW),
     "readDelivery": Foreign("event"),
     "retryDelivery": Foreign("event"),
     "readCommand": Foreign("command"),
+    "listWebhooks": NOTHING,
+    "readWebhookById": Foreign("endpoint"),
+    "putWebhookById": Foreign("endpoint", body={"url": "https://example.com/stolen"}),
+    "rotateSecretById": Foreign("endpoint", body={}),
+    "testWebhookById": Foreign("endpoint"),
+    "pauseWebhookById": Foreign("endpoint"),
+    "resumeWebhookById": Foreign("endpoint"),
+    "deleteWebhookById": Foreign("endpoint"),
+    "addWebhook": Foreign(body={"url": "https://example.com/another"}),
     "deleteWebhook": NOTHING,
 }
 """In the order in which the second merchant asks: its own webhook is made first, and removed last."""
@@ -111,18 +120,18 @@ async def prepared(
     owed = await installation.emit(merchant_id, CHARGE)
     command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
     ids = {"event": str(sent.id), "charge": "ch_of_the_first", "command": str(command)}
+    ids["endpoint"] = made.data["id"]
     marks = [str(sent.id), str(owed.id), "ch_of_the_first", "of the first alone", '"m1"', made.data["url"]]
     return ids, [*marks, made.data["secret"], first.client_id, str(first.token)]
 
 
-def filled(operation: Operation, ids: Mapping[str, str]) -> str:
-    """Return the path of an operation, asked by these."""
+def filled(operation: Operation, ids: Mapping[str, str]) -> list[str]:
+    """Return the path of an operation, asked by these: by each field of its query alone."""
     foreign = COVERED[operation.name]
     path = operation.template
     if foreign.path is not None:
         path = path[: path.index("{")] + ids[foreign.path] + path[path.index("}") + 1 :]
-    query = "&".join(f"{name}={ids[kind]}" for name, kind in foreign.query.items())
-    return f"{path}?{query}" if query else path
+    return [f"{path}?{name}={ids[kind]}" for name, kind in foreign.query.items()] or [path]
 
 
 def without_meta(reply: Reply, always: set[str]) -> tuple[int, str, Mapping[str, str]]:
@@ -147,23 +156,24 @@ async def test_what_is_anothers_is_as_if_it_were_not_there(installation: Install
             assert (await first.ask("POST", "/v1/webhook/secret", {}, key)).status == 200
         before = await installation.owner.fetchrow(STANDING)
         nobodys = {"event": str(uuid4()), "charge": "ch_of_nobody", "command": "9" * 15}
+        nobodys["endpoint"] = str(uuid4())
         by_name = {operation.name: operation for operation in OPERATIONS}
         for name, foreign in COVERED.items():
             operation = by_name[name]
             given = {} if operation.idempotency == "none" else {"key": key or ""}
-            replies = [
-                await second.ask(operation.method, filled(operation, found), foreign.body, **given)
-                for found in (ids, nobodys)
-                if found is ids or foreign.path or foreign.query
-            ]
-            always = {"nextCursor"} if name == "listEvents" else set()
-            told = {json.dumps(without_meta(reply, always)) for reply in replies}
-            assert len(told) == 1, f"{name}: {told}"
-            if foreign.path:
-                assert replies[0].status == 404, name
-            for reply in replies:
-                assert [mark for mark in marks if mark.encode() in reply.body] == [], name
-                assert "Idempotent-Replayed" not in reply.headers or reply is not replies[0], name
+            for pair in zip(filled(operation, ids), filled(operation, nobodys), strict=True):
+                replies = [
+                    await second.ask(operation.method, path, foreign.body, **given)
+                    for path in dict.fromkeys(pair)
+                ]
+                always = {"nextCursor"} if name == "listEvents" else set()
+                told = {json.dumps(without_meta(reply, always)) for reply in replies}
+                assert len(told) == 1, f"{name}: {told}"
+                if foreign.path:
+                    assert replies[0].status == 404, name
+                for reply in replies:
+                    assert [mark for mark in marks if mark.encode() in reply.body] == [], name
+                    assert "Idempotent-Replayed" not in reply.headers or reply is not replies[0], name
         for name in FOR_EVERYBODY:
             shown, again = [(await each.ask("GET", by_name[name].template)).body for each in (first, second)]
             assert shown == again, name
@@ -188,7 +198,7 @@ async def test_no_operation_lets_a_request_say_more_than_it_asks_for(installatio
         for name in COVERED:
             operation = next(each for each in OPERATIONS if each.name == name)
             for more in ("merchantId", "merchant_id", "requestedBy"):
-                path = filled(operation, own)
+                path = filled(operation, own)[0]
                 asked = f"{path}{'&' if '?' in path else '?'}{more}=m1"
                 replies = [await second.ask(operation.method, asked, COVERED[name].body)]
                 if operation.takes_body:
