@@ -1112,7 +1112,9 @@ GRANT EXECUTE ON FUNCTION webhook.become_direct TO webhook_dispatcher;
 GRANT SELECT ON webhook.own_endpoints, webhook.own_lanes TO webhook_api;
 
 -- What the Partner API calls, with the endpoint's id: programs that give none go on with these.
+-- squawk-ignore ban-drop-function
 DROP FUNCTION webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean);
+-- squawk-ignore ban-drop-function
 DROP FUNCTION webhook.own_set_order, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command;
 
 -- What a merchant's token does with its own endpoints. Which, their ids say; without one it is number 1.

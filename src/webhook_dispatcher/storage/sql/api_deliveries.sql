@@ -259,7 +259,7 @@ CROSS JOIN LATERAL (
 ORDER BY page.seq DESC;
 
 -- name: list_own_deliveries_of_event
--- List the deliveries of one event, the newest first, found by their ids: one for each endpoint that was to get it.
+-- List the deliveries of one event, the newest first, one for each endpoint that was to get it. They are found by their ids.
 -- $1 token bytea
 -- $2 before_seq bigint
 -- $3 state text, or null, as all that follows
@@ -286,18 +286,34 @@ CROSS JOIN LATERAL (
         ) END AS endpoint_id,
         true AS is_match, false AS is_last_examined
     FROM (
-        SELECT
-            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
-            finished_at, endpoint, copy_of, object
-        FROM webhook.own_deliveries
-        WHERE merchant_id = me.merchant_id AND event_id = ANY(ARRAY(
-            SELECT $9
+        SELECT found.*
+        FROM (
+            SELECT $9 AS id
             UNION ALL
             SELECT webhook.delivery_id($9, own_lanes.number)
             FROM webhook.own_lanes
             WHERE webhook.merchant_of(own_lanes.merchant_id) = me.merchant_id
-        ))
-        OFFSET 0
+        ) AS one
+        CROSS JOIN LATERAL (
+            SELECT
+                event_id, seq, type, created_at,
+                CASE
+                    WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+                END AS state,
+                NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+                last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint, copy_of,
+                object
+            FROM webhook.own_owed
+            WHERE event_id = one.id
+                AND CASE WHEN merchant_id >= me.merchant_id AND merchant_id < me.merchant_id || ' ' THEN true END
+            UNION ALL
+            SELECT
+                event_id, seq, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at, last_status,
+                last_outcome, finished_at, endpoint, copy_of, object
+            FROM webhook.own_finished
+            WHERE event_id = one.id AND CASE WHEN merchant_id = me.merchant_id THEN true END
+            OFFSET 0
+        ) AS found
     ) AS known
     WHERE
         known.seq < $2
@@ -336,10 +352,22 @@ CROSS JOIN LATERAL (
         known.object::text AS object
     FROM (
         SELECT
-            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
-            finished_at, endpoint, copy_of, object
-        FROM webhook.own_deliveries
-        WHERE event_id = $2 AND merchant_id = me.merchant_id
+            event_id, seq, type, created_at,
+            CASE
+                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+            END AS state,
+            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint, copy_of,
+            object
+        FROM webhook.own_owed
+        WHERE event_id = $2
+            AND CASE WHEN merchant_id >= me.merchant_id AND merchant_id < me.merchant_id || ' ' THEN true END
+        UNION ALL
+        SELECT
+            event_id, seq, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at, last_status,
+            last_outcome, finished_at, endpoint, copy_of, object
+        FROM webhook.own_finished
+        WHERE event_id = $2 AND CASE WHEN merchant_id = me.merchant_id THEN true END
         OFFSET 0
     ) AS known
     ORDER BY known.seq DESC
