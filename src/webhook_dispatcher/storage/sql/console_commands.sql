@@ -126,7 +126,7 @@ CROSS JOIN LATERAL (
         SELECT known.*
         FROM (
             SELECT
-                event_id, merchant_id, type, charge_id,
+                event_id, webhook.merchant_of(merchant_id) AS merchant_id, type, charge_id,
                 CASE
                     WHEN due_at IS NULL THEN 'pending'
                     WHEN on_failure = 'delivered' THEN 'delivered'

@@ -48,12 +48,12 @@ CROSS JOIN LATERAL (
 -- $10 look bigint
 -- $11 most bigint
 -- $12 of_end boolean; since and until are of finished_at, and not of created_at
--- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, endpoint smallint, type text, charge_id text, created_at timestamptz,
+--   state text, failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, or the session is over
 SELECT
-    page.event_id, page.seq, page.merchant_id, page.type,
+    page.event_id, page.seq, page.merchant_id, page.endpoint, page.type,
     coalesce(
         (
             SELECT logged.charge_id
@@ -77,7 +77,8 @@ CROSS JOIN LATERAL (
             FROM (
                 (
                     SELECT
-                        seq, event_id, merchant_id, type, created_at,
+                        seq, event_id, webhook.merchant_of(merchant_id) AS merchant_id,
+                        webhook.endpoint_of(merchant_id) AS endpoint, type, created_at,
                         CASE
                             WHEN due_at IS NULL THEN 'pending'
                             WHEN on_failure = 'delivered' THEN 'delivered'
@@ -94,7 +95,7 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 (
                     SELECT
-                        seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts,
+                        seq, event_id, merchant_id, endpoint, type, created_at, state, failed_reason, attempts,
                         NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
                     FROM webhook.console_logged
                     WHERE me.name IS NOT NULL AND seq < $2 AND seq >= $3
@@ -127,7 +128,7 @@ ORDER BY page.seq DESC;
 -- name: show_deliveries_of_merchant
 -- List deliveries of one merchant by number. What is owed is asked apart in order and out of it: each has an index by
 -- merchant and number. Ordered by merchant too, which ANY keeps the planner from dropping: no index but those that
--- begin with merchants has that order.
+-- begin with merchants has that order. Endpoints' lanes, where there are several, are not read in that order.
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 before_seq bigint
@@ -141,12 +142,12 @@ ORDER BY page.seq DESC;
 -- $11 look bigint
 -- $12 most bigint
 -- $13 of_end boolean; since and until are of finished_at, and not of created_at
--- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, endpoint smallint, type text, charge_id text, created_at timestamptz,
+--   state text, failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, or the session is over
 SELECT
-    page.event_id, page.seq, page.merchant_id, page.type,
+    page.event_id, page.seq, page.merchant_id, page.endpoint, page.type,
     coalesce(
         (
             SELECT logged.charge_id
@@ -170,8 +171,8 @@ CROSS JOIN LATERAL (
             FROM (
                 (
                     SELECT
-                        merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
-                        attempts, NULL::timestamptz AS next_attempt_at, last_status, last_outcome,
+                        merchant_id, seq, event_id, NULL::smallint AS endpoint, type, created_at, 'pending' AS state,
+                        NULL::text AS failed_reason, attempts, NULL::timestamptz AS next_attempt_at, last_status, last_outcome,
                         NULL::timestamptz AS finished_at
                     FROM webhook.console_owed
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
@@ -183,7 +184,7 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 (
                     SELECT
-                        merchant_id, seq, event_id, type, created_at,
+                        merchant_id, seq, event_id, NULL::smallint AS endpoint, type, created_at,
                         CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
                         NULL::text AS failed_reason, attempts,
                         CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at, last_status, last_outcome,
@@ -198,7 +199,44 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 (
                     SELECT
-                        merchant_id, seq, event_id, type, created_at, state, failed_reason, attempts,
+                        webhook.merchant_of(lanes.merchant_id), of_lane.seq, of_lane.event_id,
+                        webhook.endpoint_of(lanes.merchant_id) AS endpoint, of_lane.type, of_lane.created_at, of_lane.state,
+                        NULL::text AS failed_reason, of_lane.attempts, of_lane.next_attempt_at, of_lane.last_status,
+                        of_lane.last_outcome, NULL::timestamptz AS finished_at
+                    FROM webhook.console_lanes AS lanes
+                    CROSS JOIN LATERAL (
+                        (
+                            SELECT
+                                owed.seq, owed.event_id, owed.type, owed.created_at, 'pending' AS state, owed.attempts,
+                                NULL::timestamptz AS next_attempt_at, owed.last_status, owed.last_outcome
+                            FROM webhook.console_owed AS owed
+                            WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.seq < $3 AND owed.seq >= $4
+                                AND owed.due_at IS NULL
+                                AND ($5::text IS NULL OR $5 = 'pending')
+                            ORDER BY owed.merchant_id DESC, owed.seq DESC
+                            LIMIT (SELECT $11::bigint)
+                        )
+                        UNION ALL
+                        (
+                            SELECT
+                                owed.seq, owed.event_id, owed.type, owed.created_at,
+                                CASE WHEN owed.on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END,
+                                owed.attempts, CASE WHEN NOT owed.is_claimed THEN owed.due_at END, owed.last_status,
+                                owed.last_outcome
+                            FROM webhook.console_owed AS owed
+                            WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.seq < $3 AND owed.seq >= $4
+                                AND owed.due_at IS NOT NULL
+                                AND ($5::text IS NULL OR $5 IN ('pending_retry', 'delivered'))
+                            ORDER BY owed.merchant_id DESC, owed.seq DESC
+                            LIMIT (SELECT $11::bigint)
+                        )
+                    ) AS of_lane
+                    WHERE me.name IS NOT NULL AND lanes.merchant_id > $2 AND lanes.merchant_id < $2::text || ' '
+                )
+                UNION ALL
+                (
+                    SELECT
+                        merchant_id, seq, event_id, endpoint, type, created_at, state, failed_reason, attempts,
                         NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
                     FROM webhook.console_logged
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
@@ -241,12 +279,12 @@ ORDER BY page.seq DESC;
 -- $9 look bigint
 -- $10 most bigint
 -- $11 of_end boolean; since and until are of finished_at, and not of created_at
--- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, endpoint smallint, type text, charge_id text, created_at timestamptz,
+--   state text, failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by finished_at and seq, the newest first
 -- none: none matches, or the session is over
 SELECT
-    page.event_id, page.seq, page.merchant_id, page.type,
+    page.event_id, page.seq, page.merchant_id, page.endpoint, page.type,
     (
         SELECT logged.charge_id
         FROM webhook.console_finished AS logged
@@ -264,7 +302,7 @@ CROSS JOIN LATERAL (
         SELECT looked.*, row_number() OVER (ORDER BY looked.finished_at DESC, looked.seq DESC) AS number
         FROM (
             SELECT
-                seq, event_id, merchant_id, type, created_at, state, failed_reason, attempts,
+                seq, event_id, merchant_id, endpoint, type, created_at, state, failed_reason, attempts,
                 NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
             FROM webhook.console_finished
             WHERE me.name IS NOT NULL
@@ -294,8 +332,8 @@ CROSS JOIN LATERAL (
 ORDER BY page.finished_at DESC, page.seq DESC;
 
 -- name: show_few_deliveries
--- List the deliveries of one event, which is one, but for an id that was used again after its end; or of one charge: those
--- of a charge are few. All of them are found first.
+-- List the deliveries of one event, one to each endpoint, and more of an id that was used again after its end; or of one
+-- charge: those of a charge are few. All of them are found first.
 -- $1 session bytea
 -- $2 event_id uuid; null: those of the charge
 -- $3 charge_id text
@@ -309,8 +347,8 @@ ORDER BY page.finished_at DESC, page.seq DESC;
 -- $11 until timestamptz
 -- $12 most bigint
 -- $13 of_end boolean; since and until are of finished_at, and not of created_at
--- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
---   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
+-- row: event_id uuid, seq bigint, merchant_id text, endpoint smallint, type text, charge_id text, created_at timestamptz,
+--   state text, failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
 -- none: none matches, the session is over, or charges are not indexed
 SELECT page.*, true AS is_match, false AS is_last_looked_at
@@ -319,14 +357,17 @@ CROSS JOIN LATERAL (
     SELECT known.*
     FROM (
         SELECT
-            event_id, seq, merchant_id, type, charge_id, created_at,
+            event_id, seq, webhook.merchant_of(merchant_id) AS merchant_id, webhook.endpoint_of(merchant_id) AS endpoint, type,
+            charge_id, created_at,
             CASE
                 WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
             END AS state,
             NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
             last_status, last_outcome, NULL::timestamptz AS finished_at
         FROM (
-            SELECT owed.* FROM webhook.console_owed AS owed WHERE me.name IS NOT NULL AND owed.event_id = $2
+            SELECT owed.*
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.event_id = ANY((SELECT webhook.delivery_ids($2))::uuid[])
             UNION ALL
             SELECT owed.*
             FROM webhook.console_owed AS owed
@@ -335,10 +376,12 @@ CROSS JOIN LATERAL (
         ) AS owed
         UNION ALL
         SELECT
-            event_id, seq, merchant_id, type, charge_id, created_at, state, failed_reason, attempts,
+            event_id, seq, merchant_id, endpoint, type, charge_id, created_at, state, failed_reason, attempts,
             NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at
         FROM (
-            SELECT logged.* FROM webhook.console_finished AS logged WHERE me.name IS NOT NULL AND logged.event_id = $2
+            SELECT logged.*
+            FROM webhook.console_finished AS logged
+            WHERE me.name IS NOT NULL AND logged.event_id = ANY((SELECT webhook.delivery_ids($2))::uuid[])
             UNION ALL
             SELECT logged.*
             FROM webhook.console_finished AS logged

@@ -91,7 +91,7 @@ ORDER BY wanted.log, wanted.day;
 -- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz
 -- order: by next_try_at
 -- none: nobody is suspended, or the session is over
-SELECT page.merchant_id, page.suspended_at, page.wait_until AS next_try_at
+SELECT webhook.merchant_of(page.merchant_id) AS merchant_id, page.suspended_at, page.wait_until AS next_try_at
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT lanes.merchant_id, lanes.suspended_at, lanes.wait_until
@@ -113,7 +113,7 @@ SELECT page.merchants, page.urls
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
-        coalesce(array_agg(listed.merchant_id), '{}') AS merchants,
+        coalesce(array_agg(webhook.merchant_of(listed.merchant_id)), '{}') AS merchants,
         coalesce(array_agg(listed.url), '{}') AS urls
     FROM (
         SELECT endpoints.merchant_id, endpoints.url

@@ -16,13 +16,14 @@ CROSS JOIN LATERAL (
     SELECT lanes.merchant_id
     FROM webhook.console_lanes AS lanes
     WHERE me.name IS NOT NULL AND lanes.merchant_id > $2 AND lanes.merchant_id >= $3 AND lanes.merchant_id < $4
+        AND webhook.endpoint_of(lanes.merchant_id) IS NULL
     ORDER BY lanes.merchant_id
     LIMIT $5
 ) AS page
 ORDER BY page.merchant_id;
 
 -- name: show_paused_merchants
--- List merchants that are paused, each by itself, by id.
+-- List merchants that are paused, or an endpoint of which is, each by itself, by id.
 -- $1 session bytea
 -- $2 after text
 -- $3 first text; what ids begin with
@@ -34,11 +35,18 @@ ORDER BY page.merchant_id;
 SELECT page.merchant_id
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT lanes.merchant_id
-    FROM webhook.console_lanes AS lanes
-    WHERE me.name IS NOT NULL AND lanes.paused
-        AND lanes.merchant_id > $2 AND lanes.merchant_id >= $3 AND lanes.merchant_id < $4
-    ORDER BY lanes.merchant_id
+    SELECT DISTINCT webhook.merchant_of(looked.merchant_id) AS merchant_id
+    FROM (
+        SELECT lanes.merchant_id
+        FROM webhook.console_lanes AS lanes
+        WHERE me.name IS NOT NULL AND lanes.paused
+            -- Behind all lanes of that merchant.
+            AND lanes.merchant_id >= $2::text || ' ' AND lanes.merchant_id >= $3 AND lanes.merchant_id < $4
+        ORDER BY lanes.merchant_id
+        -- A merchant's own, and those of sixteen endpoints.
+        LIMIT 17 * $5
+    ) AS looked
+    ORDER BY merchant_id
     LIMIT $5
 ) AS page
 ORDER BY page.merchant_id;
@@ -86,7 +94,7 @@ CROSS JOIN LATERAL (
         ORDER BY owed.seq
         LIMIT (SELECT $6::bigint)
     ),
-    known AS (
+    of_lane AS (
         SELECT DISTINCT ON (found.merchant_id) found.merchant_id, found.created_at
         FROM (
             SELECT round.merchant_id, round.seq, round.created_at FROM round
@@ -94,6 +102,11 @@ CROSS JOIN LATERAL (
             SELECT lowest.merchant_id, lowest.seq, lowest.created_at FROM lowest WHERE num_nulls(lowest.due_at) = 1
         ) AS found
         ORDER BY found.merchant_id, found.seq
+    ),
+    known AS (
+        SELECT webhook.merchant_of(of_lane.merchant_id) AS merchant_id, min(of_lane.created_at) AS created_at
+        FROM of_lane
+        GROUP BY webhook.merchant_of(of_lane.merchant_id)
     )
     SELECT
         known.merchant_id,
@@ -123,10 +136,10 @@ SELECT page.merchant_id, page.volume, page.newest_seq, page.looked_at
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     WITH newest AS MATERIALIZED (
-        SELECT known.merchant_id, known.seq
+        SELECT known.merchant_id, known.seq, known.copy_of
         FROM (
             (
-                SELECT owed.merchant_id, owed.seq
+                SELECT owed.merchant_id, owed.seq, owed.copy_of
                 FROM webhook.console_owed AS owed
                 WHERE me.name IS NOT NULL AND owed.seq < $2
                 ORDER BY owed.seq DESC
@@ -134,7 +147,7 @@ CROSS JOIN LATERAL (
             )
             UNION ALL
             (
-                SELECT finished.merchant_id, finished.seq
+                SELECT finished.merchant_id, finished.seq, finished.copy_of
                 FROM webhook.console_logged AS finished
                 WHERE me.name IS NOT NULL AND finished.seq < $2
                 ORDER BY finished.seq DESC
@@ -144,7 +157,13 @@ CROSS JOIN LATERAL (
         ORDER BY known.seq DESC
         LIMIT (SELECT $6::bigint)
     ),
-    counted AS (SELECT newest.merchant_id, count(*) AS volume FROM newest GROUP BY newest.merchant_id)
+    -- An event lies in its merchant's own lane; copies of it are deliveries.
+    counted AS (
+        SELECT newest.merchant_id, count(*) AS volume
+        FROM newest
+        WHERE num_nulls(newest.copy_of) = 1
+        GROUP BY newest.merchant_id
+    )
     SELECT
         counted.merchant_id,
         counted.volume,
@@ -199,38 +218,54 @@ CROSS JOIN LATERAL (
 SELECT clock_timestamp() AS now FROM webhook.console_reader($1) AS me WHERE me.name IS NOT NULL;
 
 -- name: show_merchant
--- Read one merchant's endpoint, without the secret, and what concerns it.
+-- Read what concerns one merchant.
 -- $1 session bytea
 -- $2 merchant_id text
--- row: now timestamptz, url text, created_at timestamptz, updated_at timestamptz, secret_created_at timestamptz,
---   previous_secret_until timestamptz, endpoint_removed_at timestamptz, everything_is_paused boolean, types text[],
---   at_once smallint
+-- row: now timestamptz, endpoint_removed_at timestamptz, everything_is_paused boolean
 -- order: one row
 -- none: it never had an endpoint or an event, or the session is over
 SELECT
     clock_timestamp() AS now,
-    endpoint.url,
-    endpoint.created_at,
-    endpoint.updated_at,
-    endpoint.secret_created_at,
-    CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_until END AS previous_secret_until,
     lane.endpoint_removed_at,
-    (SELECT console_state.paused FROM webhook.console_state LIMIT 1) AS everything_is_paused,
-    endpoint.types,
-    endpoint.at_once
+    (SELECT console_state.paused FROM webhook.console_state LIMIT 1) AS everything_is_paused
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT lanes.merchant_id, lanes.endpoint_removed_at
+    SELECT lanes.endpoint_removed_at
     FROM webhook.console_lanes AS lanes
     WHERE me.name IS NOT NULL AND lanes.merchant_id = $2
     LIMIT 1
-) AS lane
-LEFT JOIN LATERAL (
-    SELECT endpoints.*
+) AS lane;
+
+-- name: show_endpoints
+-- Read one merchant's endpoints, without secrets, and how each fares.
+-- $1 session bytea
+-- $2 merchant_id text
+-- row: number smallint, name text, url text, types text[], at_once smallint, secret_created_at timestamptz,
+--   previous_secret_until timestamptz, is_paused boolean, suspended_at timestamptz, next_try_at timestamptz,
+--   failing_since timestamptz, last_success_at timestamptz
+-- order: by number
+-- none: it has none, or the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(webhook.endpoint_of(endpoints.merchant_id), 1::smallint) AS number,
+        endpoints.name,
+        endpoints.url,
+        endpoints.types,
+        endpoints.at_once,
+        endpoints.secret_created_at,
+        CASE WHEN endpoints.previous_until > clock_timestamp() THEN endpoints.previous_until END AS previous_secret_until,
+        coalesce(lanes.paused, false) AS is_paused,
+        lanes.suspended_at,
+        CASE WHEN num_nonnulls(lanes.suspended_at) = 1 THEN lanes.wait_until END AS next_try_at,
+        lanes.failing_since,
+        lanes.last_success_at
     FROM webhook.console_endpoints AS endpoints
-    WHERE endpoints.merchant_id = lane.merchant_id
-    LIMIT 1
-) AS endpoint ON true;
+    LEFT JOIN webhook.console_lanes AS lanes ON lanes.merchant_id = endpoints.merchant_id
+    WHERE me.name IS NOT NULL AND endpoints.merchant_id >= $2 AND endpoints.merchant_id < $2::text || ' '
+) AS page
+ORDER BY page.number;
 
 -- name: show_latest_attempts
 -- Read the latest attempts at one merchant.
@@ -238,18 +273,25 @@ LEFT JOIN LATERAL (
 -- $2 merchant_id text
 -- $3 most bigint
 -- row: event_id uuid, attempt smallint, trigger text, started_at timestamptz, duration_ms integer, status smallint,
---   outcome text, reason text, type text, charge_id text; the last two are null where the delivery is gone
+--   outcome text, reason text, endpoint smallint, type text, charge_id text; the last two are null where the delivery is gone
 -- order: by started_at, the latest first
 -- none: no attempt at this merchant is in the log, or the session is over
 SELECT page.*, coalesce(owed.type, logged.type) AS type, coalesce(owed.charge_id, logged.charge_id) AS charge_id
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT
-        made.event_id, made.attempt, made.trigger, made.started_at, made.duration_ms, made.status, made.outcome,
-        made.reason
-    FROM webhook.console_attempts AS made
-    WHERE me.name IS NOT NULL AND made.merchant_id = $2
-    ORDER BY made.merchant_id DESC, made.started_at DESC
+    SELECT of_lane.*
+    FROM webhook.console_lanes AS lanes
+    CROSS JOIN LATERAL (
+        SELECT
+            made.event_id, made.attempt, made.trigger, made.started_at, made.duration_ms, made.status, made.outcome,
+            made.reason, webhook.endpoint_of(made.merchant_id) AS endpoint
+        FROM webhook.console_attempts AS made
+        WHERE made.merchant_id = lanes.merchant_id
+        ORDER BY made.merchant_id DESC, made.started_at DESC
+        LIMIT $3
+    ) AS of_lane
+    WHERE me.name IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
+    ORDER BY of_lane.started_at DESC
     LIMIT $3
 ) AS page
 LEFT JOIN LATERAL (

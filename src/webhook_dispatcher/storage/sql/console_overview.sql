@@ -1,7 +1,8 @@
 -- What goes on just now. Everything is counted up to a limit.
 
 -- name: show_counts
--- Count what waits, what failed in 24 hours, and merchants that are suspended or paused.
+-- Count what waits, what failed in 24 hours, endpoints that are suspended, and merchants that are paused, or one of whose
+-- endpoints is.
 -- $1 session bytea
 -- $2 most bigint
 -- row: now timestamptz, everything_is_paused boolean, waiting bigint, waiting_for_retry bigint, failed bigint,
@@ -62,9 +63,9 @@ CROSS JOIN LATERAL (
     ) AS counted
 ) AS suspended
 CROSS JOIN LATERAL (
-    SELECT count(*) AS rows
+    SELECT count(DISTINCT webhook.merchant_of(counted.merchant_id)) AS rows
     FROM (
-        SELECT
+        SELECT lanes.merchant_id
         FROM webhook.console_lanes AS lanes
         WHERE me.name IS NOT NULL AND lanes.paused AND lanes.merchant_id > ''::text COLLATE "C"
         ORDER BY lanes.merchant_id
@@ -115,7 +116,7 @@ CROSS JOIN LATERAL (
         ) AS looked
         WHERE num_nulls(looked.due_at) = 1
     )
-    SELECT known.merchant_id, known.seq, known.event_id, known.created_at
+    SELECT webhook.merchant_of(known.merchant_id) AS merchant_id, known.seq, known.event_id, known.created_at
     FROM (
         SELECT round.merchant_id, round.seq, round.event_id, round.created_at FROM round
         UNION ALL

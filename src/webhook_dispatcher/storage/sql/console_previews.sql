@@ -30,7 +30,8 @@ CROSS JOIN LATERAL (
     WITH looked AS MATERIALIZED (
         (
             SELECT
-                'waiting' AS place, 'pending_retry' AS kind, owed.merchant_id, owed.type,
+                'waiting' AS place, 'pending_retry' AS kind, webhook.merchant_of(owed.merchant_id) AS merchant_id,
+                webhook.endpoint_of(owed.merchant_id) AS endpoint, owed.type,
                 owed.due_at > clock_timestamp() AND NOT owed.is_claimed
                 AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7 AS is_meant,
                 owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $12::bigint AS is_last,
@@ -46,7 +47,7 @@ CROSS JOIN LATERAL (
             SELECT
                 'failed', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
                     ELSE 'failed' END,
-                finished.merchant_id, finished.type, true, false,
+                finished.merchant_id, finished.endpoint, finished.type, true, false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
             WHERE me.name IS NOT NULL AND $2::text IS NULL AND finished.state = 'failed'
@@ -58,7 +59,7 @@ CROSS JOIN LATERAL (
         UNION ALL
         (
             SELECT
-                'finished', 'delivered', finished.merchant_id, finished.type,
+                'finished', 'delivered', finished.merchant_id, finished.endpoint, finished.type,
                 finished.state = 'delivered' AND finished.finished_at >= $6 AND finished.finished_at < $7, false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_logged AS finished
@@ -71,24 +72,31 @@ CROSS JOIN LATERAL (
         UNION ALL
         (
             SELECT
-                'waiting', 'pending_retry', owed.merchant_id, owed.type,
-                owed.due_at > clock_timestamp() AND NOT owed.is_claimed
-                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7,
-                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $12::bigint,
-                CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END
-            FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
-                AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.seq < $3 AND owed.seq >= 0
-                AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
-            ORDER BY owed.merchant_id DESC, owed.seq DESC
-            LIMIT (SELECT $14::bigint)
+                'waiting', 'pending_retry', webhook.merchant_of(lanes.merchant_id),
+                webhook.endpoint_of(lanes.merchant_id), of_lane.*
+            FROM webhook.console_lanes AS lanes
+            CROSS JOIN LATERAL (
+                SELECT
+                    owed.type,
+                    owed.due_at > clock_timestamp() AND NOT owed.is_claimed
+                    AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7,
+                    owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $12::bigint,
+                    CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END
+                FROM webhook.console_owed AS owed
+                WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.seq < $3 AND owed.seq >= 0
+                    AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
+                ORDER BY owed.merchant_id DESC, owed.seq DESC
+                LIMIT (SELECT $14::bigint)
+            ) AS of_lane
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
         )
         UNION ALL
         (
             SELECT
                 'finished', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
                     ELSE finished.state END,
-                finished.merchant_id, finished.type, finished.finished_at >= $6 AND finished.finished_at < $7, false,
+                finished.merchant_id, finished.endpoint, finished.type,
+                finished.finished_at >= $6 AND finished.finished_at < $7, false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_logged AS finished
             -- As find_finished: the index that begins with merchants is then the only one in that order.
@@ -102,7 +110,7 @@ CROSS JOIN LATERAL (
         )
     ),
     counted AS MATERIALIZED (
-        SELECT looked.kind, looked.merchant_id, looked.is_last, count(*) AS deliveries
+        SELECT looked.kind, looked.merchant_id, looked.endpoint, looked.is_last, count(*) AS deliveries
         FROM looked
         WHERE looked.is_meant
             AND looked.kind = ANY($8::text[])
@@ -110,18 +118,26 @@ CROSS JOIN LATERAL (
             AND ($11::boolean OR $2::text IS NOT NULL OR looked.merchant_id <> '$platform')
             AND ($9::text[] IS NULL OR looked.type = ANY($9))
             AND ($10::text IS NULL OR looked.charge_id = $10)
-        GROUP BY looked.kind, looked.merchant_id, looked.is_last
+        GROUP BY looked.kind, looked.merchant_id, looked.endpoint, looked.is_last
     ),
     matching AS MATERIALIZED (
-        SELECT
-            counted.*,
-            (
-                SELECT lanes.failing_since IS NOT NULL
-                FROM webhook.console_lanes AS lanes
-                WHERE lanes.merchant_id = counted.merchant_id
-            ) IS TRUE AS is_failing
+        SELECT counted.*, receiver.is_failing
         FROM counted
-        WHERE (SELECT true FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = counted.merchant_id)
+        CROSS JOIN LATERAL (
+            SELECT
+                (
+                    SELECT lanes.failing_since IS NOT NULL
+                    FROM webhook.console_lanes AS lanes
+                    WHERE lanes.merchant_id = endpoints.merchant_id
+                ) IS TRUE AS is_failing
+            FROM webhook.console_endpoints AS endpoints
+            -- Number 1 is at its merchant's own lane, or at its own.
+            WHERE endpoints.merchant_id = ANY(ARRAY[
+                CASE WHEN coalesce(counted.endpoint, 1) = 1 THEN counted.merchant_id END,
+                webhook.lane_named(counted.merchant_id, coalesce(counted.endpoint, 1::smallint))
+            ])
+            LIMIT 1
+        ) AS receiver
     ),
     meant AS MATERIALIZED (
         SELECT matching.*
@@ -175,8 +191,8 @@ CROSS JOIN LATERAL (
         (
             SELECT
                 'all' AS place, CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind,
-                owed.merchant_id, owed.type, owed.created_at,
-                owed.on_failure IS DISTINCT FROM 'delivered' AND owed.merchant_id <> '$platform' AS is_meant,
+                webhook.merchant_of(owed.merchant_id) AS merchant_id, owed.type, owed.created_at,
+                owed.on_failure IS DISTINCT FROM 'delivered' AND webhook.merchant_of(owed.merchant_id) <> '$platform' AS is_meant,
                 CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END AS charge_id
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND $2::text IS NULL
@@ -186,25 +202,32 @@ CROSS JOIN LATERAL (
         UNION ALL
         (
             SELECT
-                'in order', 'pending', owed.merchant_id, owed.type, owed.created_at, true,
-                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
-            FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
-                AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NULL
-            ORDER BY owed.merchant_id, owed.seq
-            LIMIT (SELECT $7::bigint)
+                'in order', 'pending', webhook.merchant_of(lanes.merchant_id), of_lane.*
+            FROM webhook.console_lanes AS lanes
+            CROSS JOIN LATERAL (
+                SELECT owed.type, owed.created_at, true, CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
+                FROM webhook.console_owed AS owed
+                WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.due_at IS NULL
+                ORDER BY owed.merchant_id, owed.seq
+                LIMIT (SELECT $7::bigint)
+            ) AS of_lane
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
         )
         UNION ALL
         (
             SELECT
-                'retries', 'pending_retry', owed.merchant_id, owed.type, owed.created_at,
-                owed.on_failure IS DISTINCT FROM 'delivered',
-                CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
-            FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL
-                AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
-            ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $7::bigint)
+                'retries', 'pending_retry', webhook.merchant_of(lanes.merchant_id), of_lane.*
+            FROM webhook.console_lanes AS lanes
+            CROSS JOIN LATERAL (
+                SELECT
+                    owed.type, owed.created_at, owed.on_failure IS DISTINCT FROM 'delivered',
+                    CASE WHEN $6::text IS NOT NULL THEN owed.charge_id END
+                FROM webhook.console_owed AS owed
+                WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.due_at IS NOT NULL
+                ORDER BY owed.merchant_id, owed.due_at
+                LIMIT (SELECT $7::bigint)
+            ) AS of_lane
+            WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
         )
     ),
     meant AS MATERIALIZED (
