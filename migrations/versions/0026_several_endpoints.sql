@@ -974,48 +974,82 @@ SELECT merchant_id, webhook.endpoint_of(merchant_id) AS number
 FROM webhook.lane
 WHERE webhook.merchant_of(merchant_id) = (SELECT webhook.current_merchant()) AND merchant_id LIKE E'%\x1f%';
 
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.console_put_endpoint(bytea, text, text, bytea, text, text[], boolean);
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.console_set_order(bytea, text, integer);
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.console_rotate_secret(bytea, text, bytea, text, interval, boolean);
+-- squawk-ignore ban-drop-function
+DROP FUNCTION webhook.console_remove_endpoint(bytea, text);
+
 -- All that follows changes something for an operator, as console_... says: WD001, WD002, WD003.
-CREATE OR REPLACE FUNCTION webhook.console_put_endpoint(
-    session bytea, merchant text, url text, secret bytea, key_id text, types text[], keeps_types boolean
+
+-- Endpoints are added to merchants that the outbox takes events of, and to the platform.
+CREATE FUNCTION webhook.person_who_configures(session bytea, merchant text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM webhook.person_who_changes(session);
+    IF merchant IS DISTINCT FROM '$platform' THEN
+        PERFORM webhook.event_can_be_sent(coalesce(merchant, ''), 'charge.created', clock_timestamp(), '{}');
+    END IF;
+END
+$$;
+
+-- Here and below, number: of the merchant's endpoint; programs for an older schema give none.
+CREATE FUNCTION webhook.console_put_endpoint(
+    session bytea, merchant text, url text, secret bytea, key_id text, types text[], keeps_types boolean,
+    number smallint DEFAULT 1
+)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM webhook.person_who_configures(session, merchant);
+    RETURN webhook.put_endpoint(merchant, number, url, secret, key_id, types, keeps_types, NULL);
+END
+$$;
+
+-- As add_endpoint().
+CREATE FUNCTION webhook.console_add_endpoint(
+    session bytea, merchant text, url text, secret bytea, key_id text, name text, types text[]
+)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM webhook.person_who_configures(session, merchant);
+    RETURN (webhook.add_endpoint(merchant, url, secret, key_id, name, types, NULL)).result;
+END
+$$;
+
+CREATE FUNCTION webhook.console_set_order(
+    session bytea, merchant text, at_once integer, number smallint DEFAULT 1
 )
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM webhook.person_who_changes(session);
-    -- Of merchants that the outbox takes events of, and the platform.
-    IF merchant IS DISTINCT FROM '$platform' THEN
-        PERFORM webhook.event_can_be_sent(coalesce(merchant, ''), 'charge.created', clock_timestamp(), '{}');
-    END IF;
-    RETURN webhook.put_endpoint(merchant, 1::smallint, url, secret, key_id, types, keeps_types, NULL);
+    RETURN webhook.set_order(merchant, number, at_once);
 END
 $$;
 
-CREATE OR REPLACE FUNCTION webhook.console_set_order(session bytea, merchant text, at_once integer) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM webhook.person_who_changes(session);
-    RETURN webhook.set_order(merchant, 1::smallint, at_once);
-END
-$$;
-
-CREATE OR REPLACE FUNCTION webhook.console_rotate_secret(
-    session bytea, merchant text, secret bytea, key_id text, overlap interval, hold boolean,
+CREATE FUNCTION webhook.console_rotate_secret(
+    session bytea, merchant text, secret bytea, key_id text, overlap interval, hold boolean, number smallint DEFAULT 1,
     OUT result text, OUT previous_until timestamptz, OUT waiting bigint
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM webhook.person_who_changes(session);
     SELECT rotated.result, rotated.previous_until, rotated.waiting INTO result, previous_until, waiting
-    FROM webhook.rotate_secret(merchant, 1::smallint, secret, key_id, overlap, hold) AS rotated;
+    FROM webhook.rotate_secret(merchant, number, secret, key_id, overlap, hold) AS rotated;
 END
 $$;
 
 -- False where there is no endpoint.
-CREATE OR REPLACE FUNCTION webhook.console_remove_endpoint(session bytea, merchant text) RETURNS boolean
+CREATE FUNCTION webhook.console_remove_endpoint(session bytea, merchant text, number smallint DEFAULT 1) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM webhook.person_who_changes(session);
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(merchant, 1::smallint);
+    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(merchant, number);
     RETURN FOUND;
 END
 $$;
@@ -1283,5 +1317,13 @@ GRANT EXECUTE ON FUNCTION
 webhook.own_add_endpoint, webhook.own_put_endpoint(bytea, text, bytea, text, text[], boolean, text, uuid),
 webhook.own_set_order, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command
 TO webhook_api;
+REVOKE EXECUTE ON FUNCTION
+webhook.person_who_configures, webhook.console_add_endpoint, webhook.console_set_order, webhook.console_rotate_secret,
+webhook.console_remove_endpoint, webhook.console_put_endpoint(bytea, text, text, bytea, text, text[], boolean, smallint)
+FROM public;
+GRANT EXECUTE ON FUNCTION
+webhook.console_add_endpoint, webhook.console_set_order, webhook.console_rotate_secret, webhook.console_remove_endpoint,
+webhook.console_put_endpoint(bytea, text, text, bytea, text, text[], boolean, smallint), webhook.delivery_ids
+TO webhook_console;
 
 UPDATE webhook.state SET schema_version = 26;

@@ -9,7 +9,8 @@ SELECT current_sealing_key.key_id, current_sealing_key.public_half
 FROM webhook.current_sealing_key;
 
 -- name: put_endpoint
--- Configure a merchant, or change its URL and types. 55000 where a dispatcher works that knows no filters.
+-- Configure a merchant, or change the URL and types of its endpoint of this number. 55000 where a dispatcher works that knows
+-- no filters.
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 url text; null: as it is
@@ -17,39 +18,56 @@ FROM webhook.current_sealing_key;
 -- $5 key_id text
 -- $6 types text[]; null: all
 -- $7 keeps_types boolean
+-- $8 number smallint
 -- row: result text
 -- order: one row
-SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5, $6, $7) AS result;
+SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5, $6, $7, $8) AS result;
+
+-- name: add_endpoint
+-- Add an endpoint to a merchant's. 55000 where a dispatcher works that knows no several endpoints, or no filters.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 url text
+-- $4 secret bytea
+-- $5 key_id text
+-- $6 name text; or null
+-- $7 types text[]; null: all
+-- row: result text
+-- order: one row
+SELECT webhook.console_add_endpoint($1, $2, $3, $4, $5, $6, $7) AS result;
 
 -- name: set_order_of
--- Have so many of a merchant's events attempted at once. 55000 where a dispatcher works that knows no order by charge.
+-- Have so many of an endpoint's events attempted at once. 55000 where a dispatcher works that knows no order by charge.
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 at_once integer; null: one, in the order of the merchant
+-- $4 number smallint
 -- row: result text
 -- order: one row
-SELECT webhook.console_set_order($1, $2, $3) AS result;
+SELECT webhook.console_set_order($1, $2, $3, $4) AS result;
 
 -- name: rotate_secret_of
--- Replace a merchant's secret.
+-- Replace an endpoint's secret.
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 secret bytea
 -- $4 key_id text
 -- $5 overlap interval
 -- $6 hold boolean
+-- $7 number smallint
 -- row: result text, previous_until timestamptz, waiting bigint
 -- order: one row
 SELECT rotated.result, rotated.previous_until, rotated.waiting
-FROM webhook.console_rotate_secret($1, $2, $3, $4, $5, $6) AS rotated;
+FROM webhook.console_rotate_secret($1, $2, $3, $4, $5, $6, $7) AS rotated;
 
 -- name: remove_endpoint
 -- Remove a merchant's endpoint.
 -- $1 session bytea
 -- $2 merchant_id text
+-- $3 number smallint
 -- row: result text
 -- order: one row
-SELECT CASE WHEN webhook.console_remove_endpoint($1, $2) THEN 'removed' ELSE 'not_configured' END AS result;
+SELECT CASE WHEN webhook.console_remove_endpoint($1, $2, $3) THEN 'removed' ELSE 'not_configured' END AS result;
 
 -- name: give_command
 -- Give a command of the control table.

@@ -44,7 +44,7 @@ CROSS JOIN LATERAL (
             AND lanes.merchant_id >= $2::text || ' ' AND lanes.merchant_id >= $3 AND lanes.merchant_id < $4
         ORDER BY lanes.merchant_id
         -- A merchant's own, and those of sixteen endpoints.
-        LIMIT 17 * $5
+        LIMIT 17 * $5::bigint
     ) AS looked
     ORDER BY merchant_id
     LIMIT $5
