@@ -94,6 +94,7 @@ def table(parts: Parts) -> Sequence[AnyRoute]:
         Route("GET", "/merchants/{merchant}", merchant.show),
         Route("GET", "/merchants/{merchant}/url", merchant.judge_url, OPERATOR),
         Route("POST", "/merchants/{merchant}/endpoint", merchant.configure, OPERATOR),
+        Route("POST", "/merchants/{merchant}/endpoints", merchant.add, OPERATOR),
         Route("POST", "/merchants/{merchant}/types", merchant.set_types, OPERATOR),
         Route("POST", "/merchants/{merchant}/order", merchant.set_order, OPERATOR),
         Route("POST", "/merchants/{merchant}/secret", merchant.rotate, OPERATOR),

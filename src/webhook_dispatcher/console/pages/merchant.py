@@ -1,4 +1,4 @@
-"""One merchant: where its events go, its secret, a test event, its keys.
+"""One merchant: its endpoints, where its events go, their secrets, test events, its keys.
 
 A secret is made here, sealed to the public half of the dispatchers' key, and shown in the answer to the form
 that made it: it is in no URL, no log and no page that is asked for again. The form names what was there
@@ -7,7 +7,7 @@ before, so that a browser that sends it again makes no second one.
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -26,17 +26,29 @@ from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES,
 from webhook_dispatcher.domain.endpoint import MAX_AT_ONCE, MAX_TYPES, OLDER_DISPATCHER
 from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.signing import Secret
-from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import (
+    AS_IT_IS,
+    Added,
+    AddOutcome,
+    PutOutcome,
+    Removal,
+    Rotated,
+    Rotation,
+)
 from webhook_dispatcher.storage.api.held_rotation import when_held
 from webhook_dispatcher.storage.api.new_secrets import NotSealed, store_new_secret
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
-from webhook_dispatcher.storage.console.merchants import Merchant, Merchants
+from webhook_dispatcher.storage.console.merchants import Merchant, MerchantEndpoint, Merchants
 from webhook_dispatcher.transport.guard import Guard
 
-MAX_KEY_NAME = 100
+MAX_NAME = 100
+"""Characters of the name of a key, or of an endpoint."""
+NEW = 0
+"""In place of an endpoint's number: the form that adds one."""
 HOLD = "hold"
 """A choice of overlap: none, but the merchant is paused first, and stays so."""
 OVERLAPS: Mapping[str, tuple[timedelta | None, str]] = {
@@ -77,6 +89,26 @@ class UrlVerdict:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointForms:
+    """An endpoint with what its forms show. endpoint: None of one that is not there yet.
+
+    number: NEW of one that is to be added to others. types: each with whether it is ticked.
+    """
+
+    number: int
+    endpoint: MerchantEndpoint | None
+    fares: MerchantFacts | None
+    url: str
+    verdict: UrlVerdict | None
+    types: Sequence[tuple[str, bool]]
+
+    @property
+    def tail(self) -> str:
+        """Return what tells the ids of its fields from those of others."""
+        return "" if self.number == 1 else f"_{self.number}"
+
+
 class MerchantPages:
     """Shows a merchant, and changes what is its.
 
@@ -111,12 +143,15 @@ class MerchantPages:
         request: Request,
         *,
         problem: str = "",
-        entered_url: str | None = None,
+        entered: int | None = None,
         secret: SecretOnce | None = None,
         status: int = 200,
         is_new: bool = True,
     ) -> Page:
-        """Make the page. is_new: a merchant that nothing is known of is meant."""
+        """Make the page. is_new: a merchant that nothing is known of is meant.
+
+        entered: the number of the endpoint whose URL the form has, as it was typed.
+        """
         merchant_id = wanted_merchant(request)
         # Before the merchant: a command that is done has changed what is read after it.
         command = await self._command(request, merchant_id)
@@ -124,7 +159,12 @@ class MerchantPages:
         # A key may be there before anything else of the merchant.
         keys = merchant.api_keys if merchant else await self._merchants.api_keys(request.key, merchant_id)
         is_unknown = merchant is None and not keys and not is_new
-        url = entered_url if entered_url is not None else (merchant.url or "" if merchant else "")
+        configured = merchant.configured if merchant else ()
+        known = await self._merchants.types(merchant_id)
+        forms = [
+            self._forms(request, merchant, each, 1 if each is None else each.number, known, entered)
+            for each in configured or (None,)
+        ]
         path = merchant_path(merchant_id)
         said = _SAID.get(request.query_value("said"))
         result = (command.result or {}) if command else {}
@@ -133,9 +173,13 @@ class MerchantPages:
             "merchant": merchant,
             "is_unknown": is_unknown,
             "like_path": with_query("/merchants", {"prefix": merchant_id[:3]}),
-            "has_endpoint": merchant is not None and merchant.has_endpoint,
-            "entered_url": url,
-            "verdict": self._verdict(request, url, merchant) if url else None,
+            "has_endpoint": bool(configured),
+            "has_several": len(configured) > 1 or any(each.number > 1 for each in configured),
+            "forms": forms,
+            "adding": self._forms(request, None, None, NEW, known, entered) if configured else None,
+            "entered_name": request.form_value("name") if entered == NEW else "",
+            "is_adding": entered == NEW,
+            "known_endpoints": _known(merchant),
             "problem": problem,
             "secret": secret,
             "note": texts.say(said, request.reader.language) if said else "",
@@ -146,10 +190,6 @@ class MerchantPages:
             "is_moving": command is not None and not command.is_final,
             "here": with_query(path, {"command": command.id if command else None}),
             "api_keys": keys,
-            "types": [
-                (name, merchant is None or merchant.types is None or name in merchant.types)
-                for name in await self._merchants.types(merchant_id)
-            ],
             "max_at_once": MAX_AT_ONCE,
             "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],
             "deliveries_path": with_query("/deliveries", {"merchant": merchant_id}),
@@ -169,56 +209,126 @@ class MerchantPages:
         command = None if number is None else await self._commands.get(request.key, number)
         return command if command is not None and command.merchant_id == merchant_id else None
 
-    def _verdict(self, request: Request, url: str, merchant: Merchant | None) -> UrlVerdict:
+    def _forms(
+        self,
+        request: Request,
+        merchant: Merchant | None,
+        endpoint: MerchantEndpoint | None,
+        number: int,
+        known: Sequence[str],
+        entered: int | None,
+    ) -> EndpointForms:
+        """Fill in the forms of an endpoint: as it is, and as it was typed. known: types."""
+        wanted = endpoint.types if endpoint else None
+        if number == entered == NEW:
+            wanted = request.form.get("types", ())
+        url = request.form_value("url").strip() if number == entered else endpoint.url if endpoint else ""
+        return EndpointForms(
+            number,
+            endpoint,
+            merchant.fares(number) if merchant else None,
+            url,
+            self._verdict(request, url, endpoint) if url else None,
+            [(name, wanted is None or name in wanted) for name in known],
+        )
+
+    def _verdict(self, request: Request, url: str, endpoint: MerchantEndpoint | None) -> UrlVerdict:
         language = request.reader.language
         if (fault := self._guard.find_fault(url)) is not None:
             return UrlVerdict(
                 False, texts.say("merchant.url_refused", language, reason=reason(request.reader, fault))
             )
         good = texts.say("merchant.url_good", language)
-        if merchant is not None and merchant.url not in (None, url):
+        if endpoint is not None and endpoint.url != url:
             good = f"{good} {texts.say('merchant.url_other', language)}"
         return UrlVerdict(True, good)
 
     async def judge_url(self, request: Request) -> Response:
         """Say what the guard says of a URL, while it is typed."""
         merchant = await self._merchants.get(request.key, wanted_merchant(request))
+        endpoint = merchant.endpoint(_number(request.query_value("endpoint"))) if merchant else None
         url = request.query_value("url")
-        if not url:
-            return Page("_verdict.html", {"verdict": None})
-        return Page("_verdict.html", {"verdict": self._verdict(request, url, merchant)})
+        return Page("_verdict.html", {"verdict": self._verdict(request, url, endpoint) if url else None})
 
     async def configure(self, request: Request) -> Response:
         """Change the URL, or configure the merchant with a secret of its own, which is shown once."""
         merchant_id, url = wanted_merchant(request), request.form_value("url").strip()
+        number = _wanted_number(request)
         if self._guard.find_fault(url) is not None:
-            return await self._page(request, entered_url=url, status=422)
-        store = partial(self._actions.put_endpoint, request.key, merchant_id, url)
+            return await self._page(request, entered=number, status=422)
+        store = partial(self._actions.put_endpoint, request.key, merchant_id, url, number=number)
         try:
             result = await store(None)
             if result is not PutOutcome.NOT_CONFIGURED:
                 return _to(merchant_id, said="url" if result is PutOutcome.CHANGED else "same")
+            if number != 1:
+                return await self._gone(request)
             result, secret = await store_new_secret(merchant_id, self._actions.sealing_key, store)
         except NotSealed as error:
             return await self._unsealed(request, error)
         except StatementRefused as error:
             return await self._page(
-                request, problem=self._refusal(request, error), entered_url=url, status=422
+                request, problem=self._refusal(request, error), entered=number, status=422
             )
         if result is not PutOutcome.CREATED:
             # Somebody else configured it just now, with a secret that they have.
             return _to(merchant_id, said="url")
         return await self._page(request, secret=SecretOnce("merchant.secret_made", secret.revealed.decode()))
 
+    async def add(self, request: Request) -> Response:
+        """Add an endpoint, whose secret is shown once.
+
+        The form names those that were there before: sent again, it adds none.
+        """
+        merchant_id, url = wanted_merchant(request), request.form_value("url").strip()
+        name = request.form_value("name").strip()
+        refused = partial(self._page, request, entered=NEW)
+        if self._guard.find_fault(url) is not None:
+            return await refused(status=422)
+        if name and not _is_name(name):
+            return await refused(problem=self._say(request, "merchant.key_refused"), status=422)
+        if (wanted := await self._ticked(request)) is AS_IT_IS:
+            return await refused(problem=self._say(request, "merchant.types_none"), status=422)
+        if _known(await self._merchants.get(request.key, merchant_id)) != request.form_value("known"):
+            return await refused(problem=self._say(request, "merchant.add_again"), status=409)
+
+        async def add() -> tuple[Added, Secret]:
+            return await store_new_secret(
+                merchant_id,
+                self._actions.sealing_key,
+                lambda sealed: self._actions.add_endpoint(
+                    request.key, merchant_id, url, sealed, name or None, wanted
+                ),
+            )
+
+        try:
+            added, secret = await when_held(add)
+        except NotSealed as error:
+            return await self._unsealed(request, error)
+        except NotHeld:
+            return await refused(problem=self._say(request, "merchant.still_sending"), status=409)
+        except StatementRefused as error:
+            key = "merchant.add_refused" if error.sqlstate == OLDER_DISPATCHER else "merchant.id_refused"
+            return await refused(problem=self._say(request, key, reason=error.detail), status=409)
+        if added.result is AddOutcome.TOO_MANY:
+            return await refused(problem=self._say(request, "merchant.too_many"), status=409)
+        return await self._page(request, secret=SecretOnce("merchant.secret_made", secret.revealed.decode()))
+
+    async def _ticked(self, request: Request) -> Sequence[str] | None:
+        """Return the types that are ticked; None: all of them, AS_IT_IS: none, or more than a filter has."""
+        known = await self._merchants.types(wanted_merchant(request))
+        ticked = [name for name in known if name in request.form.get("types", ())]
+        if len(ticked) == len(known):
+            return None
+        return ticked if 1 <= len(ticked) <= MAX_TYPES else AS_IT_IS
+
     async def set_types(self, request: Request) -> Response:
         """Have the ticked types sent alone; all of them: whatever there will be."""
-        merchant_id = wanted_merchant(request)
-        known = await self._merchants.types(merchant_id)
-        ticked = [name for name in known if name in request.form.get("types", ())]
-        if not ticked or MAX_TYPES < len(ticked) < len(known):
+        if (wanted := await self._ticked(request)) is AS_IT_IS:
             return await self._page(request, problem=self._say(request, "merchant.types_none"), status=422)
-        wanted = None if len(ticked) == len(known) else ticked
-        change = self._actions.put_endpoint(request.key, merchant_id, None, None, wanted)
+        change = self._actions.put_endpoint(
+            request.key, wanted_merchant(request), None, None, wanted, _wanted_number(request)
+        )
         return await self._changed(request, change, "types", "merchant.types_refused")
 
     async def set_order(self, request: Request) -> Response:
@@ -227,7 +337,7 @@ class MerchantPages:
         if not re.fullmatch("[0-9]{1,2}", entered) or not 1 <= int(entered) <= MAX_AT_ONCE:
             raise HttpError(422, "malformed")
         at_once = int(entered) if int(entered) > 1 else None
-        change = self._actions.set_order(request.key, merchant_id, at_once)
+        change = self._actions.set_order(request.key, merchant_id, at_once, _wanted_number(request))
         return await self._changed(request, change, "order", "merchant.order_refused")
 
     async def _changed(
@@ -242,7 +352,7 @@ class MerchantPages:
             told = self._say(request, refused, reason=error.detail)
             return await self._page(request, problem=told, status=409)
         if result is PutOutcome.NOT_CONFIGURED:
-            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+            return await self._gone(request)
         return _to(wanted_merchant(request), said=said if result is PutOutcome.CHANGED else f"same_{said}")
 
     async def rotate(self, request: Request) -> Response:
@@ -250,11 +360,12 @@ class MerchantPages:
         merchant_id = wanted_merchant(request)
         chosen = request.form_value("overlap")
         (overlap, _), hold = OVERLAPS.get(chosen, OVERLAPS[""]), chosen == HOLD
+        number = _wanted_number(request)
         merchant = await self._merchants.get(request.key, merchant_id)
-        if merchant is None or merchant.secret_created_at is None:
-            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
-        if merchant.secret_created_at.isoformat() != request.form_value("created"):
-            at = shown_instant(request.reader, merchant.now, merchant.secret_created_at, True)
+        if merchant is None or (endpoint := merchant.endpoint(number)) is None:
+            return await self._gone(request)
+        if endpoint.secret_created_at.isoformat() != request.form_value("created"):
+            at = shown_instant(request.reader, merchant.now, endpoint.secret_created_at, True)
             return await self._page(
                 request, problem=self._say(request, "merchant.secret_again", at=at), status=409
             )
@@ -263,11 +374,13 @@ class MerchantPages:
             return await store_new_secret(
                 merchant_id,
                 self._actions.sealing_key,
-                lambda sealed: self._actions.rotate_secret(request.key, merchant_id, sealed, overlap, hold),
+                lambda sealed: self._actions.rotate_secret(
+                    request.key, merchant_id, sealed, overlap, hold, number
+                ),
             )
 
         async def pause() -> None:
-            await self._actions.give_command(request.key, CommandName.PAUSE, merchant_id=merchant_id)
+            await self._command_for(request, CommandName.PAUSE)
 
         try:
             rotated, secret = await when_held(rotate, pause)
@@ -276,15 +389,16 @@ class MerchantPages:
         except NotHeld:
             return await self._page(request, problem=self._say(request, "merchant.not_held"), status=409)
         if rotated.result is Rotation.NOT_CONFIGURED:
-            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+            return await self._gone(request)
         key = "merchant.secret_held" if hold else "merchant.secret_made"
         return await self._page(request, secret=SecretOnce(key, secret.revealed.decode()))
 
     async def remove(self, request: Request) -> Response:
         """Forget URL and secret."""
         merchant_id = wanted_merchant(request)
-        if await self._actions.remove_endpoint(request.key, merchant_id) is Removal.NOT_CONFIGURED:
-            return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+        number = _wanted_number(request)
+        if await self._actions.remove_endpoint(request.key, merchant_id, number) is Removal.NOT_CONFIGURED:
+            return await self._gone(request)
         return _to(merchant_id, said="removed")
 
     async def test(self, request: Request) -> Response:
@@ -300,9 +414,13 @@ class MerchantPages:
         return await self._give(request, CommandName.RESUME)
 
     async def _give(self, request: Request, name: CommandName) -> Response:
-        merchant_id = wanted_merchant(request)
-        return _to(
-            merchant_id, command=await self._actions.give_command(request.key, name, merchant_id=merchant_id)
+        return _to(wanted_merchant(request), command=await self._command_for(request, name))
+
+    async def _command_for(self, request: Request, name: CommandName) -> int:
+        """Give a command, for the endpoint that the form names; where there is one it names none."""
+        args = {"endpoint": _wanted_number(request)} if request.form_value("endpoint") else {}
+        return await self._actions.give_command(
+            request.key, name, merchant_id=wanted_merchant(request), args=args
         )
 
     async def create_key(self, request: Request) -> Response:
@@ -311,7 +429,7 @@ class MerchantPages:
         client_id = ClientId.parse(request.form_value("client"))
         if client_id is None or client_id.shard != self._shard:
             raise HttpError(422, "malformed")
-        if not 1 <= len(name) <= MAX_KEY_NAME or not name.isprintable():
+        if not _is_name(name):
             return await self._page(request, problem=self._say(request, "merchant.key_refused"), status=422)
         known = await self._merchants.api_keys(request.key, merchant_id)
         if any(key.client_id == str(client_id) for key in known):
@@ -338,6 +456,9 @@ class MerchantPages:
         _log.warning("secret.unsealed", reason=str(error))
         return await self._page(request, problem=self._say(request, "merchant.no_key"), status=503)
 
+    async def _gone(self, request: Request) -> Response:
+        return await self._page(request, problem=self._say(request, "merchant.not_there"), status=409)
+
     def _say(self, request: Request, key: str, **facts: object) -> str:
         return texts.say(key, request.reader.language, **facts)
 
@@ -350,6 +471,27 @@ def wanted_merchant(request: Request) -> str:
     if (merchant_id := names.read(request.parameters["merchant"])) is None:
         raise HttpError(404, "not_found")
     return merchant_id
+
+
+def _number(text: str) -> int:
+    """Read an endpoint's number; number 1 where none is given. HttpError where it is none."""
+    if text and not re.fullmatch("[0-9]{1,3}", text):
+        raise HttpError(422, "malformed")
+    return int(text or 1)
+
+
+def _wanted_number(request: Request) -> int:
+    """Return the number of the endpoint that the form is of."""
+    return _number(request.form_value("endpoint"))
+
+
+def _known(merchant: Merchant | None) -> str:
+    """Write which endpoints there are, for a form that adds one."""
+    return ",".join(str(each.number) for each in merchant.configured) if merchant else ""
+
+
+def _is_name(text: str) -> bool:
+    return 1 <= len(text) <= MAX_NAME and text.isprintable()
 
 
 def _recover_path(merchant: Merchant | None) -> str:

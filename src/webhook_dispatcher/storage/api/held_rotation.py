@@ -1,5 +1,7 @@
 """A held rotation: a secret is replaced while its merchant is paused, and nothing is sent to it any more.
 
+A second endpoint is added so too, but without a pause: while nothing is sent to the first.
+
 What is owed would otherwise be signed at once with a secret that the merchant has not got yet. The database
 tells by its own leases that nothing is sent (webhook.lock_held), whichever daemons there are. From then on
 the merchant is simply paused: a resume ends it.
@@ -22,7 +24,7 @@ T = TypeVar("T")
 
 async def when_held(
     rotate: Callable[[], Awaitable[T]],
-    pause: Callable[[], Awaitable[object]],
+    pause: Callable[[], Awaitable[object]] | None = None,
     patience: timedelta = PATIENCE,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,  # noqa: TID251
 ) -> T:
@@ -36,7 +38,7 @@ async def when_held(
         try:
             return await rotate()
         except NotHeld as error:
-            if not (error.is_paused or is_asked):
+            if pause is not None and not (error.is_paused or is_asked):
                 await pause()
                 is_asked = True
         await sleep(LOOK.total_seconds())

@@ -13,7 +13,16 @@ from uuid import UUID
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.endpoints import AS_IT_IS, PutOutcome, Removal, Rotated, put_columns
+from webhook_dispatcher.storage.api.endpoints import (
+    AS_IT_IS,
+    Added,
+    AddOutcome,
+    PutOutcome,
+    Removal,
+    Rotated,
+    put_columns,
+)
+from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.console.database import ask
 from webhook_dispatcher.storage.statements import load
 
@@ -38,21 +47,47 @@ class Actions:
         url: str | None,
         sealed: SealedSecret | None,
         types: Sequence[str] | None = AS_IT_IS,
+        number: int = 1,
     ) -> PutOutcome:
         """Configure a merchant with this secret, or change URL (None: as it is) and types alone.
+
+        number: of the endpoint, here and below; only 1 may be new.
 
         What is so already writes nothing. StatementRefused: no event can be of such a merchant, or a
         dispatcher works that knows no filters.
         """
-        row = await self._row("put_endpoint", session_hash, merchant_id, url, *put_columns(sealed, types))
+        columns = put_columns(sealed, types)
+        row = await self._row("put_endpoint", session_hash, merchant_id, url, *columns, number)
         return PutOutcome(row["result"])
 
-    async def set_order(self, session_hash: bytes, merchant_id: str, at_once: int | None) -> PutOutcome:
-        """Have so many of a merchant's events attempted at once, in the order of each charge.
+    async def add_endpoint(
+        self,
+        session_hash: bytes,
+        merchant_id: str,
+        url: str,
+        sealed: SealedSecret,
+        name: str | None,
+        types: Sequence[str] | None,
+    ) -> Added:
+        """Add an endpoint, or the first, to a merchant's. NotHeld: something is being sent.
+
+        StatementRefused: no event can be of such a merchant, or a dispatcher works that knows no several
+        endpoints, or no filters.
+        """
+        given = session_hash, merchant_id, url, *_columns(sealed), name, types
+        result = AddOutcome((await self._row("add_endpoint", *given))["result"])
+        raise_unless_held(result)
+        return Added(result)
+
+    async def set_order(
+        self, session_hash: bytes, merchant_id: str, at_once: int | None, number: int = 1
+    ) -> PutOutcome:
+        """Have so many of an endpoint's events attempted at once, in the order of each charge.
 
         None: one, in the merchant's. StatementRefused: a dispatcher works that knows no such order.
         """
-        return PutOutcome((await self._row("set_order_of", session_hash, merchant_id, at_once))["result"])
+        row = await self._row("set_order_of", session_hash, merchant_id, at_once, number)
+        return PutOutcome(row["result"])
 
     async def rotate_secret(
         self,
@@ -61,17 +96,18 @@ class Actions:
         sealed: SealedSecret,
         overlap: timedelta | None,
         hold: bool = False,
+        number: int = 1,
     ) -> Rotated:
-        """Replace a merchant's secret; with an overlap the one before signs too until that has ended.
+        """Replace an endpoint's secret; with an overlap the one before signs too until that has ended.
 
-        hold: only while nothing is sent to the merchant, else NotHeld.
+        hold: only while nothing is sent to it, else NotHeld.
         """
-        given = session_hash, merchant_id, *_columns(sealed), overlap, hold
+        given = session_hash, merchant_id, *_columns(sealed), overlap, hold, number
         return Rotated.of(await self._row("rotate_secret_of", *given))
 
-    async def remove_endpoint(self, session_hash: bytes, merchant_id: str) -> Removal:
-        """Remove a merchant's endpoint and secret; what is owed fails as not_configured."""
-        return Removal((await self._row("remove_endpoint", session_hash, merchant_id))["result"])
+    async def remove_endpoint(self, session_hash: bytes, merchant_id: str, number: int = 1) -> Removal:
+        """Remove an endpoint and its secret; what is owed to it fails as not_configured."""
+        return Removal((await self._row("remove_endpoint", session_hash, merchant_id, number))["result"])
 
     async def give_command(
         self,

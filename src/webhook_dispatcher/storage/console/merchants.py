@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from webhook_dispatcher.domain.delivery import AttemptView
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.event_types import filter_types
@@ -37,6 +38,8 @@ FAILED_WITHIN = timedelta(hours=24)
 LATEST = 20
 """Attempts that the page of one merchant shows."""
 MAX_KEYS = 100
+_LAST_ENDPOINT = 999
+"""Of all lanes of a merchant, that of this number sorts last."""
 _LAST = "\U0010ffff"
 """The last of all characters: ids that begin with a prefix lie between it and the prefix with this."""
 _STATEMENTS = {**load("console_merchants"), **load("fares", CONSOLE)}
@@ -106,34 +109,56 @@ class ApiKeyPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MerchantAttempt(AttemptView):
-    """One of the latest attempts at a merchant. type: None where the delivery is gone."""
+    """One of the latest attempts at a merchant. type: None where the delivery is gone.
+
+    endpoint: its number, where the merchant has several.
+    """
 
     event_id: UUID
+    endpoint: int | None
     type: str | None
     charge_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantEndpoint:
+    """One of a merchant's endpoints.
+
+    types: those that are sent; None: all. at_once: how many events are attempted at once, in the order of
+    each charge; None: one, in the order of the merchant.
+    """
+
+    number: int
+    name: str | None
+    url: str
+    types: Sequence[str] | None
+    at_once: int | None
+    secret_created_at: datetime
+    previous_secret_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant(MerchantFacts):
     """All that the page of one merchant shows.
 
-    url and the four after it are None without an endpoint. waiting, waiting_for_retry: up to MAX_COUNTED + 1.
-    everything_is_paused: for all merchants. types: those that are sent; None: all. at_once: how many events
-    are attempted at once, in the order of each charge; None: one, in the order of the merchant.
+    waiting, waiting_for_retry: up to MAX_COUNTED + 1. everything_is_paused: for all merchants.
+    configured: its endpoints; `fares` says how one fares.
     """
 
     now: datetime
-    url: str | None
-    created_at: datetime | None
-    updated_at: datetime | None
-    secret_created_at: datetime | None
-    previous_secret_until: datetime | None
     endpoint_removed_at: datetime | None
     everything_is_paused: bool
-    types: Sequence[str] | None
-    at_once: int | None
+    configured: Sequence[MerchantEndpoint]
     api_keys: Sequence[ApiKeyRow]
     latest_attempts: Sequence[MerchantAttempt]
+
+    def endpoint(self, number: int) -> MerchantEndpoint | None:
+        """Return the endpoint of this number; None where there is none."""
+        return next((each for each in self.configured if each.number == number), None)
+
+    def fares(self, number: int) -> MerchantFacts:
+        """Say how the endpoint of this number fares: as the merchant does, where it is the only one."""
+        return next((each for each in self.endpoints if each.endpoint == number), self)
 
 
 class Merchants:
@@ -162,6 +187,11 @@ class Merchants:
         found = [
             row for row in looked if order is not MerchantOrder.FAILING or row["is_suspended"] or fails(row)
         ]
+        merchants = dict[str, dict[str, Any]]()
+        for row in found:
+            # Of one that has several endpoints that fail, the first.
+            merchants.setdefault(row["merchant_id"], row)
+        found = list(merchants.values())
         shown = found[:limit]
         # Of those that were judged perhaps few fail: the list goes on behind the last of them.
         more = shown[-1:] if len(found) > limit else looked[MAX_JUDGED - 1 :]
@@ -182,10 +212,12 @@ class Merchants:
         if not rows:
             return None
         [fares] = await read_fares(partial(self._ask, session), [merchant_id], MAX_COUNTED + 1)
+        endpoints = await self._ask(session, "show_endpoints", merchant_id)
         made = await self._ask(session, "show_latest_attempts", merchant_id, LATEST)
         return Merchant(
             **fares,
             **rows[0],
+            configured=[MerchantEndpoint(**row) for row in endpoints],
             api_keys=await self.api_keys(session, merchant_id),
             latest_attempts=[MerchantAttempt(**row) for row in made],
         )
@@ -266,7 +298,7 @@ def _moment(after: str | None) -> tuple[datetime, str]:
     if after is None:
         return EARLIEST, ""
     number, merchant_id = positions.read(after, int, str)
-    return positions.instant_of(int(number)), str(merchant_id)
+    return positions.instant_of(int(number)), lane_named(str(merchant_id), _LAST_ENDPOINT)
 
 
 def _sample(after: str | None) -> Sequence[int | str]:

@@ -84,7 +84,7 @@ class Overview:
     """Everything at once.
 
     waiting: for a first attempt; waiting_for_retry: for a later one. failed: deliveries, in 24 hours.
-    failing (and not suspended), suspended, paused: merchants. failing_is_cut: more may fail than were judged.
+    failing (and not suspended), paused: merchants, or one of whose endpoints is; suspended: endpoints. failing_is_cut: more may fail than were judged.
     pause: the command that paused everything, where it is and one did.
     hour: by minute; day: by quarter of an hour; both end now, with entries for times without attempts.
     """
@@ -127,7 +127,7 @@ class Overviews:
         failed = await merchants.find_failing(partial(self._ask, session), with_suspended=False)
         return Overview(
             **counts,
-            failing=sum(map(fails, failed)),
+            failing=len({row["merchant_id"] for row in failed if fails(row)}),
             failing_is_cut=len(failed) == merchants.MAX_JUDGED
             or not all(row["is_complete"] for row in failed),
             pause=await self.pause(session) if counts["everything_is_paused"] else None,

@@ -237,12 +237,11 @@ CROSS JOIN LATERAL (
 ) AS lane;
 
 -- name: show_endpoints
--- Read one merchant's endpoints, without secrets, and how each fares.
+-- Read one merchant's endpoints, without secrets.
 -- $1 session bytea
 -- $2 merchant_id text
 -- row: number smallint, name text, url text, types text[], at_once smallint, secret_created_at timestamptz,
---   previous_secret_until timestamptz, is_paused boolean, suspended_at timestamptz, next_try_at timestamptz,
---   failing_since timestamptz, last_success_at timestamptz
+--   previous_secret_until timestamptz
 -- order: by number
 -- none: it has none, or the session is over
 SELECT page.*
@@ -255,14 +254,8 @@ CROSS JOIN LATERAL (
         endpoints.types,
         endpoints.at_once,
         endpoints.secret_created_at,
-        CASE WHEN endpoints.previous_until > clock_timestamp() THEN endpoints.previous_until END AS previous_secret_until,
-        coalesce(lanes.paused, false) AS is_paused,
-        lanes.suspended_at,
-        CASE WHEN num_nonnulls(lanes.suspended_at) = 1 THEN lanes.wait_until END AS next_try_at,
-        lanes.failing_since,
-        lanes.last_success_at
+        CASE WHEN endpoints.previous_until > clock_timestamp() THEN endpoints.previous_until END AS previous_secret_until
     FROM webhook.console_endpoints AS endpoints
-    LEFT JOIN webhook.console_lanes AS lanes ON lanes.merchant_id = endpoints.merchant_id
     WHERE me.name IS NOT NULL AND endpoints.merchant_id >= $2 AND endpoints.merchant_id < $2::text || ' '
 ) AS page
 ORDER BY page.number;
