@@ -142,6 +142,42 @@ async def test_the_order_is_changed_and_shown(installation: Installation, person
     assert (refused.status, "know no order by charge" in refused.text) == (409, True)
 
 
+async def test_a_second_endpoint_is_added_for_refunds_and_paused(
+    installation: Installation, person: Client
+) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    form = {
+        "known": "1",
+        "url": installation.receiver.url("m1.2"),
+        "name": "refunds",
+        "types": "charge.reversed",
+    }
+    secret = secret_in(await person.post("/merchants/m1/endpoints", form))
+    installation.receiver.accept("m1.2", Secret(secret))
+    again = await person.post("/merchants/m1/endpoints", form)
+    assert (again.status, "added or removed meanwhile" in again.text) == (409, True)
+    page = (await person.get("/merchants/m1")).text
+    assert re.findall(r'<h2 id="endpoint_\d">([^<]+)</h2>', page) == ["Endpoint 1", "Endpoint 2: refunds"]
+    assert "Types that are sent: charge.reversed" in page
+    await installation.emit("m1")
+    refund = await installation.emit("m1", event_type="charge.reversed")
+    assert [arrival.signature for arrival in await installation.arrived(1, "m1.2")] == [Signature.RIGHT]
+    await installation.arrived(2, "m1")
+    listed = (await person.get(f"/deliveries?id={refund.id}")).text
+    assert sorted(re.findall(r">Endpoint (\d)<", listed)) == ["1", "2"]
+    await followed(person, await person.post("/merchants/m1/pause", {"endpoint": "2"}), "Paused")
+    assert await installation.owner.fetch("SELECT number, paused FROM webhook.endpoints ORDER BY number") == [
+        (1, False),
+        (2, True),
+    ]
+    assert "/merchants/m1" in (await person.get("/merchants?order=paused")).text
+    for path in ("/merchants/m1", "/deliveries?merchant=m1", "/commands?view=changes", "/health", "/"):
+        assert "\x1f" not in (await person.get(path)).text
+    await person.post("/merchants/m1/remove", {"endpoint": "2"})
+    assert "Endpoint 2" not in (await person.get("/merchants/m1")).text.split('id="latest"')[0]
+
+
 async def test_a_test_event_that_is_refused_says_so(installation: Installation, person: Client) -> None:
     await installation.start()
     await installation.configure("m1")

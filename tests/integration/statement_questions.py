@@ -628,13 +628,16 @@ QUESTIONS: Mapping[str, Question] = {
     # console_actions
     "read_key_to_seal_with": Question(()),
     "put_endpoint": Question(
-        (SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL", "NULL", "true"), 5
+        (SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL", "NULL", "true", "1::smallint"), 5
     ),
-    "set_order_of": Question((SESSION, MERCHANT, "NULL"), 5),
+    "add_endpoint": Question(
+        (SESSION, MERCHANT, "'https://example.com/2'", f"'\\x{'00' * 97}'", "'hpke1:k1'", "'two'", "NULL"), 5
+    ),
+    "set_order_of": Question((SESSION, MERCHANT, "NULL", "1::smallint"), 5),
     "rotate_secret_of": Question(
-        (SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 5
+        (SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true", "1::smallint"), 5
     ),
-    "remove_endpoint": Question((SESSION, MERCHANT), 5),
+    "remove_endpoint": Question((SESSION, MERCHANT, "1::smallint"), 5),
     "give_command": Question((SESSION, "'pause'", MERCHANT, "NULL", "'{}'"), 5),
     "withdraw_given_command": Question((SESSION, WAITING), 5),
     "stop_given_command": Question((SESSION, "1"), 5),
@@ -668,6 +671,7 @@ QUESTIONS: Mapping[str, Question] = {
         (SESSION, NEWEST, NEWEST, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
     ),
     "show_merchant": Question((SESSION, f"'{HOT_ONE}'"), VIEWS),
+    "show_endpoints": Question((SESSION, f"'{HOT_ONE}'"), VIEWS),
     "show_failed_of": Question((SESSION, NAMES, "'1 day'", str(ASKED)), 2 * ASKED),
     "show_now": Question((SESSION,), VIEWS),
     "show_latest_attempts": Question((SESSION, MERCHANT, "20"), 20),

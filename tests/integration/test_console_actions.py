@@ -17,7 +17,7 @@ from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret
 from webhook_dispatcher.storage import keys
-from webhook_dispatcher.storage.api.endpoints import PutOutcome, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import AddOutcome, PutOutcome, Removal, Rotated, Rotation
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.console import accounts
 from webhook_dispatcher.storage.console.actions import Actions
@@ -56,6 +56,9 @@ Change = Callable[[Actions, bytes], Awaitable[object]]
 CHANGES: dict[str, Change] = {
     "console_put_endpoint": lambda actions, session: actions.put_endpoint(
         session, "m1", f"{URL}/new", sealed()
+    ),
+    "console_add_endpoint": lambda actions, session: actions.add_endpoint(
+        session, "m1", URL, sealed(), "refunds", ["charge.reversed"]
     ),
     "console_set_order": lambda actions, session: actions.set_order(session, "m1", 8),
     "console_rotate_secret": lambda actions, session: actions.rotate_secret(
@@ -165,6 +168,37 @@ async def test_an_endpoint_is_configured_by_an_operator_as_by_its_merchant(conso
     done = [row[:3] for row in await console.audit()][1:]
     actions_done = ("endpoint set", "url changed", "secret rotated", "secret rotated", "endpoint removed")
     assert done == [("webhook_console", "oleg", action) for action in actions_done]
+
+
+async def test_each_of_several_endpoints_is_changed_by_its_number(console: Console) -> None:
+    oleg = await console.sign_in()
+    actions = console.actions
+
+    async def add() -> AddOutcome:
+        return (await actions.add_endpoint(oleg, "m1", URL, sealed(), None, None)).result
+
+    assert [await add() for _ in range(17)] == [AddOutcome.CREATED] * 16 + [AddOutcome.TOO_MANY]
+    assert await actions.put_endpoint(oleg, "m1", f"{URL}/2", None, number=2) is PutOutcome.CHANGED
+    assert await actions.set_order(oleg, "m1", 8, 2) is PutOutcome.CHANGED
+    rotated = await actions.rotate_secret(oleg, "m1", sealed(secret=NEWER), HOUR, number=2)
+    assert rotated.result is Rotation.ROTATED
+    assert await actions.remove_endpoint(oleg, "m1", 3) is Removal.REMOVED
+    for number in (3, 17):
+        put = await actions.put_endpoint(oleg, "m1", URL, sealed(), number=number)
+        assert put is PutOutcome.NOT_CONFIGURED, "a number is given once"
+    # As a console of version 25 says it.
+    for query in (
+        f"SELECT webhook.console_put_endpoint($1, 'm1', '{URL}/1', NULL, NULL)",
+        f"SELECT webhook.console_put_endpoint($1, 'm1', '{URL}/1', NULL, NULL, '{{charge.failed}}', false)",
+        "SELECT webhook.console_set_order($1, 'm1', 4)",
+        "SELECT webhook.console_remove_endpoint($1, 'm1')",
+    ):
+        assert await console.pool.fetchval(query, oleg) in ("changed", True)
+    rows = await console.db.fetch(
+        "SELECT number, url, at_once, secret_created_at > created_at AS is_rotated "
+        "FROM webhook.endpoints ORDER BY number LIMIT 2"
+    )
+    assert [tuple(row) for row in rows] == [(2, f"{URL}/2", 8, True), (4, URL, None, False)]
 
 
 async def test_the_platform_may_have_an_endpoint_and_what_is_no_merchant_none(console: Console) -> None:

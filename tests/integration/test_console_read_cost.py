@@ -269,6 +269,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         MAX_FAILED_LOOKED_AT,
     ),
     "one merchant": (("show_merchant", "{person}", "'m7'"), 1),
+    "its endpoints": (("show_endpoints", "{person}", "'m7'"), 1),
     "commands": (("show_commands", "{person}", str(NEWEST), *["NULL"] * 4, str(LOOK), str(PAGE)), PAGE),
     "a command's events": (
         ("show_command_events", "{person}", "7", "0", "false", "1000", str(PAGE)),

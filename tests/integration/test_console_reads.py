@@ -701,7 +701,8 @@ async def test_one_merchant_is_told_with_its_keys_and_latest_attempts(console: R
     )
     merchant = await Merchants(console.pool).get(console.viewer, "failing")
     assert merchant is not None
-    assert (merchant.state(merchant.now), merchant.url) == (MerchantState.FAILING, "https://example.com/")
+    assert merchant.state(merchant.now) is MerchantState.FAILING
+    assert [(each.number, each.url) for each in merchant.configured] == [(1, "https://example.com/")]
     assert [key.client_id for key in merchant.api_keys] == ["client"]
     first, second = merchant.latest_attempts
     assert first.started_at > second.started_at

@@ -246,7 +246,7 @@ class MerchantPages:
     async def judge_url(self, request: Request) -> Response:
         """Say what the guard says of a URL, while it is typed."""
         merchant = await self._merchants.get(request.key, wanted_merchant(request))
-        endpoint = merchant.endpoint(_number(request.query_value("endpoint"))) if merchant else None
+        endpoint = merchant.configuration(_number(request.query_value("endpoint"))) if merchant else None
         url = request.query_value("url")
         return Page("_verdict.html", {"verdict": self._verdict(request, url, endpoint) if url else None})
 
@@ -362,7 +362,7 @@ class MerchantPages:
         (overlap, _), hold = OVERLAPS.get(chosen, OVERLAPS[""]), chosen == HOLD
         number = _wanted_number(request)
         merchant = await self._merchants.get(request.key, merchant_id)
-        if merchant is None or (endpoint := merchant.endpoint(number)) is None:
+        if merchant is None or (endpoint := merchant.configuration(number)) is None:
             return await self._gone(request)
         if endpoint.secret_created_at.isoformat() != request.form_value("created"):
             at = shown_instant(request.reader, merchant.now, endpoint.secret_created_at, True)

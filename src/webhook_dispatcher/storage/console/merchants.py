@@ -152,7 +152,7 @@ class Merchant(MerchantFacts):
     api_keys: Sequence[ApiKeyRow]
     latest_attempts: Sequence[MerchantAttempt]
 
-    def endpoint(self, number: int) -> MerchantEndpoint | None:
+    def configuration(self, number: int) -> MerchantEndpoint | None:
         """Return the endpoint of this number; None where there is none."""
         return next((each for each in self.configured if each.number == number), None)
 

@@ -84,7 +84,8 @@ class Overview:
     """Everything at once.
 
     waiting: for a first attempt; waiting_for_retry: for a later one. failed: deliveries, in 24 hours.
-    failing (and not suspended), paused: merchants, or one of whose endpoints is; suspended: endpoints. failing_is_cut: more may fail than were judged.
+    failing (and not suspended), paused: merchants that are, or one of whose endpoints is; suspended:
+    endpoints. failing_is_cut: more may fail than were judged.
     pause: the command that paused everything, where it is and one did.
     hour: by minute; day: by quarter of an hour; both end now, with entries for times without attempts.
     """
