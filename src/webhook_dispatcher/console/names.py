@@ -8,6 +8,8 @@ import base64
 import binascii
 import re
 
+from webhook_dispatcher.domain.lane import merchant_of
+
 MAX_ID_LENGTH = 128
 SEGMENT = r"[A-Za-z0-9._~$-]{1,800}"
 """What a parameter of a path may be."""
@@ -31,4 +33,5 @@ def read(part: str) -> str | None:
         text = base64.b64decode(part[1:] + "=" * (-len(part[1:]) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-    return text if 1 <= len(text) <= MAX_ID_LENGTH and written(text) == part else None
+    is_id = 1 <= len(text) <= MAX_ID_LENGTH and merchant_of(text) == text
+    return text if is_id and written(text) == part else None

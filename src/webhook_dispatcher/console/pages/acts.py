@@ -256,7 +256,7 @@ class ActPages:
     async def _of_ticked(self, request: Request, name: str, ticked: Sequence[str], back: str) -> Page:
         all_ticked = _ticked_ids(request, ticked)
         states = await self.previews.states(request.key, all_ticked)
-        chosen = [event for event in all_ticked if states.get(event) in POSSIBLE[name]]
+        chosen = [event for event in all_ticked if event in states and states[event][0] in POSSIBLE[name]]
         if not chosen:
             raise ActRefused(texts.say("act.none_possible", request.reader.language))
         return _page(
@@ -336,8 +336,12 @@ class ActPages:
 
     async def _give_each(self, request: Request, command: CommandName) -> Response:
         chosen = _ticked_ids(request, list(request.form.get("event", ())))
+        states = await self.previews.states(request.key, chosen)
         for event in chosen:
-            number = await self.actions.give_command(request.key, command, event_id=event)
+            # The event's id would mean its deliveries to all endpoints.
+            _, endpoint = states.get(event, ("", None))
+            args = {"endpoint": endpoint} if endpoint else {}
+            number = await self.actions.give_command(request.key, command, event_id=event, args=args)
         if len(chosen) == 1:
             return Redirect(with_query(delivery_path(chosen[0]), {"command": number}))
         return Redirect(with_query("/commands", {"given": len(chosen)}))

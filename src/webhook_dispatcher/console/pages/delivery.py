@@ -110,7 +110,9 @@ class DeliveryPages:
             "headers": headers_of(
                 delivery, story.facts.circumstances.url, story.payload or b"", self.names()
             ),
-            "others": [(seq, with_query(delivery_path(wanted), {"seq": seq})) for seq in story.others],
+            "others": [
+                (other, with_query(delivery_path(wanted), {"seq": other.seq})) for other in story.others
+            ],
             "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
             "command": command,
@@ -132,8 +134,9 @@ class DeliveryPages:
 
     async def retry(self, request: Request) -> Response:
         """Have one more attempt made now."""
-        args: dict[str, object] = {"force": True} if request.form_value("force") == "yes" else {}
-        return await self._give(request, CommandName.RETRY, args)
+        return await self._give(
+            request, CommandName.RETRY, {"force": True} if request.form_value("force") == "yes" else {}
+        )
 
     async def cancel(self, request: Request) -> Response:
         """Give the delivery up."""
@@ -141,6 +144,9 @@ class DeliveryPages:
 
     async def _give(self, request: Request, name: CommandName, args: dict[str, object]) -> Response:
         wanted = _wanted(request)
+        # The event's id would mean its deliveries to all endpoints.
+        if endpoint := acting.command_number(request.form_value("endpoint")):
+            args["endpoint"] = endpoint
         number = await self.actions.give_command(request.key, name, event_id=wanted, args=args)
         return Redirect(with_query(delivery_path(wanted), {"command": number}))
 
@@ -206,14 +212,13 @@ def headers_of(
     """Return the head of a request now: the URL, our name, contract 1's headers with a signature's form."""
     headers = {"User-Agent": USER_AGENT} | _event(delivery, sent).headers("t=…,v1=…", names)
     if names.has_standard:
-        headers |= standard(str(delivery.event_id), "…", "v1,…")
+        headers |= standard(str(delivery.copy_of or delivery.event_id), "…", "v1,…")
     return (("POST", url or "-"), *headers.items())
 
 
 def _event(delivery: DeliveryFacts, sent: bytes) -> Event:
-    return Event(
-        delivery.seq, delivery.event_id, delivery.merchant_id, delivery.type, delivery.created_at, sent
-    )
+    event_id = delivery.copy_of or delivery.event_id
+    return Event(delivery.seq, event_id, delivery.merchant_id, delivery.type, delivery.created_at, sent)
 
 
 def _leads_to(action: Action, merchant_id: str) -> str | None:

@@ -12,9 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import CommandFacts
-from webhook_dispatcher.domain.delivery import EventFacts, Surroundings
+from webhook_dispatcher.domain.delivery import DeliveryFacts, EventFacts, Surroundings
 from webhook_dispatcher.domain.endpoint import EndpointChange
 from webhook_dispatcher.domain.event import Trigger
+from webhook_dispatcher.domain.record import ROUTED
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.commands import LOOK
 from webhook_dispatcher.storage.console.reading import ask_as
@@ -35,13 +36,14 @@ _STATEMENTS = {**load("console_delivery"), **questions(CONSOLE)}
 class Story:
     """One delivery, all that is known of it and around it, and its payload.
 
-    payload: the producer's bytes; None for viewers. others: numbers of further deliveries of the same id.
+    payload: the producer's bytes; None for viewers. others: further deliveries of the event, to each of
+        several endpoints, or of an id that was used again; where it was routed, that too.
     """
 
     facts: EventFacts
     around: Surroundings
     payload: bytes | None
-    others: Sequence[int]
+    others: Sequence[DeliveryFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,17 @@ class Stories:
         chosen = [delivery for delivery in found if seq in (None, delivery.seq)]
         if not chosen:
             return None
-        delivery = chosen[-1]
-        payloads = await self._ask(session, "show_payload", event_id, delivery.seq)
-        facts = await reader.gather(delivery)
+        # Of an event that was routed, the first delivery has its id, and comes behind it.
+        delivery = next((each for each in reversed(chosen) if each.event_id == event_id), chosen[-1])
+        payloads = await self._ask(session, "show_payload", delivery.event_id, delivery.seq)
+        is_routed = delivery.state == ROUTED
+        copies = [each for each in found if is_routed and each.copy_of == delivery.event_id]
+        facts = await reader.gather(delivery, copies)
         return Story(
             facts=facts,
             around=await self._look_around(session, facts),
             payload=payloads[0]["object"].encode() if payloads else None,
-            others=[other.seq for other in found if other.seq != delivery.seq],
+            others=[other for other in found if other.seq != delivery.seq],
         )
 
     async def explain_unfound(self, session: bytes, event_id: UUID) -> NotFound:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from webhook_dispatcher.domain.errors import DispatcherError
+from webhook_dispatcher.domain.lane import merchant_of
 
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 LATEST = datetime(2100, 1, 1, tzinfo=UTC)
@@ -59,12 +60,12 @@ def check_range(since: datetime | None, until: datetime | None) -> None:
 
 
 def check_text(field: str, text: str | None) -> None:
-    """Refuse text that is too long, or that no column can hold."""
+    """Refuse text that is too long, or that no column can hold, or that names a lane and no merchant."""
     if text is None:
         return
     if len(text) > MAX_TEXT:
         raise FilterRefused(field, Refusal.TOO_LONG)
-    if "\0" in text or not _is_encodable(text):
+    if "\0" in text or merchant_of(text) != text or not _is_encodable(text):
         raise FilterRefused(field, Refusal.UNREADABLE)
 
 

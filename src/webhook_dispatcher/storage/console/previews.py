@@ -45,10 +45,13 @@ class Previews:
         found = read_preview(await self._ask(name, session, merchant_id, *asked, LOOK, MERCHANTS_SHOWN))
         return found if merchant_id is None else replace(found, merchants={})
 
-    async def states(self, session: bytes, events: Sequence[UUID]) -> Mapping[UUID, str]:
-        """Return how deliveries stand, by event; one that is gone, or a test that ended, is left out."""
-        rows = await self._ask("show_states", session, list(events), TEST_EVENT_TYPE)
-        return {row["event_id"]: row["state"] for row in rows}
+    async def states(self, session: bytes, ids: Sequence[UUID]) -> Mapping[UUID, tuple[str, int | None]]:
+        """Return how deliveries stand, by id, and which of several endpoints they are for.
+
+        One that is gone, or a test that ended, is left out.
+        """
+        rows = await self._ask("show_states", session, list(ids), TEST_EVENT_TYPE)
+        return {row["event_id"]: (row["state"], row["endpoint"]) for row in rows}
 
     async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
         return await ask_as(self._database, _STATEMENTS[name], session, *arguments)

@@ -85,13 +85,15 @@ WHERE NOT EXISTS (
 ORDER BY wanted.log, wanted.day;
 
 -- name: show_suspended
--- Name merchants that are suspended, those first that are tried next.
+-- Name merchants, or their endpoints, that are suspended, those first that are tried next.
 -- $1 session bytea
 -- $2 most bigint
--- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz
+-- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz, endpoint smallint
 -- order: by next_try_at
 -- none: nobody is suspended, or the session is over
-SELECT webhook.merchant_of(page.merchant_id) AS merchant_id, page.suspended_at, page.wait_until AS next_try_at
+SELECT
+    webhook.merchant_of(page.merchant_id) AS merchant_id, page.suspended_at, page.wait_until AS next_try_at,
+    webhook.endpoint_of(page.merchant_id) AS endpoint
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT lanes.merchant_id, lanes.suspended_at, lanes.wait_until

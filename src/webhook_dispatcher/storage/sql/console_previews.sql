@@ -267,13 +267,13 @@ CROSS JOIN LATERAL (
 -- $1 session bytea
 -- $2 events uuid[]
 -- $3 test_type text; such an event is left out once it has ended
--- row: event_id uuid, state text
+-- row: event_id uuid, state text, endpoint smallint
 -- order: none; of an id that was used again, each delivery
 -- none: none is there, or the session is over
-SELECT page.event_id, page.state
+SELECT page.event_id, page.state, page.endpoint
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT finished.event_id, finished.state
+    SELECT finished.event_id, finished.state, finished.endpoint
     FROM webhook.console_finished AS finished
     WHERE me.name IS NOT NULL AND finished.event_id = ANY($2::uuid[]) AND finished.type <> $3
     UNION ALL
@@ -281,7 +281,8 @@ CROSS JOIN LATERAL (
         owed.event_id,
         CASE
             WHEN owed.due_at IS NULL THEN 'pending' WHEN owed.on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
-        END AS state
+        END AS state,
+        webhook.endpoint_of(owed.merchant_id) AS endpoint
     FROM webhook.console_owed AS owed
     WHERE me.name IS NOT NULL AND owed.event_id = ANY($2::uuid[])
     OFFSET 0
