@@ -630,8 +630,8 @@ QUESTIONS: Mapping[str, Question] = {
     "put_endpoint": Question(
         (SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL", "NULL", "true", "1::smallint"), 5
     ),
-    "add_endpoint": Question(
-        (SESSION, MERCHANT, "'https://example.com/2'", f"'\\x{'00' * 97}'", "'hpke1:k1'", "'two'", "NULL"), 5
+    "add_merchants_endpoint": Question(
+        (SESSION, "'new'", "'https://example.com/2'", f"'\\x{'00' * 97}'", "'hpke1:k1'", "'two'", "NULL"), 5
     ),
     "set_order_of": Question((SESSION, MERCHANT, "NULL", "1::smallint"), 5),
     "rotate_secret_of": Question(

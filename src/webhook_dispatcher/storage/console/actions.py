@@ -75,7 +75,7 @@ class Actions:
         endpoints, or no filters.
         """
         given = session_hash, merchant_id, url, *_columns(sealed), name, types
-        result = AddOutcome((await self._row("add_endpoint", *given))["result"])
+        result = AddOutcome((await self._row("add_merchants_endpoint", *given))["result"])
         raise_unless_held(result)
         return Added(result)
 

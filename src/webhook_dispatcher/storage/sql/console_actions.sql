@@ -23,7 +23,7 @@ FROM webhook.current_sealing_key;
 -- order: one row
 SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5, $6, $7, $8) AS result;
 
--- name: add_endpoint
+-- name: add_merchants_endpoint
 -- Add an endpoint to a merchant's. 55000 where a dispatcher works that knows no several endpoints, or no filters.
 -- $1 session bytea
 -- $2 merchant_id text
