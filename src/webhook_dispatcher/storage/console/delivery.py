@@ -15,7 +15,6 @@ from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import DeliveryFacts, EventFacts, Surroundings
 from webhook_dispatcher.domain.endpoint import EndpointChange
 from webhook_dispatcher.domain.event import Trigger
-from webhook_dispatcher.domain.record import ROUTED
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.commands import LOOK
 from webhook_dispatcher.storage.console.reading import ask_as
@@ -71,9 +70,7 @@ class Stories:
         # Of an event that was routed, the first delivery has its id, and comes behind it.
         delivery = next((each for each in reversed(chosen) if each.event_id == event_id), chosen[-1])
         payloads = await self._ask(session, "show_payload", delivery.event_id, delivery.seq)
-        is_routed = delivery.state == ROUTED
-        copies = [each for each in found if is_routed and each.copy_of == delivery.event_id]
-        facts = await reader.gather(delivery, copies)
+        facts = await reader.gather(delivery)
         return Story(
             facts=facts,
             around=await self._look_around(session, facts),
