@@ -170,10 +170,8 @@ async def test_a_second_endpoint_is_added_for_refunds_and_paused(
     listed = (await person.get(f"/deliveries?id={refund.id}")).text
     assert sorted(re.findall(r">Endpoint (\d)<", listed)) == ["1", "2"]
     await followed(person, await person.post("/merchants/m1/pause", {"endpoint": "2"}), "Paused")
-    assert await installation.owner.fetch("SELECT number, paused FROM webhook.endpoints ORDER BY number") == [
-        (1, False),
-        (2, True),
-    ]
+    paused = "SELECT array_agg(number) FROM webhook.endpoints WHERE paused"
+    assert await installation.owner.fetchval(paused) == [2]
     assert "/merchants/m1" in (await person.get("/merchants?order=paused")).text
     for path in ("/merchants/m1", "/deliveries?merchant=m1", "/commands?view=changes", "/health", "/"):
         assert "\x1f" not in (await person.get(path)).text
