@@ -112,9 +112,9 @@ def test_a_merchants_id_is_read_as_it_was_written(merchant_id: str) -> None:
     assert set(part) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~$")
 
 
-@pytest.mark.parametrize("part", ["..", ".", "", "~", "~YQ", "~!!", "a/b", "a%2Fb", "~" + "A" * 900])
+@pytest.mark.parametrize("part", ["..", ".", "", "~", "~YQ", "~!!", "a/b", "a%2Fb", "~" + "A" * 900, "~bR8y"])
 def test_what_is_no_merchants_id_is_none(part: str) -> None:
-    """`~YQ` is `a`, which is written as it is: each id has one path."""
+    """`~YQ` is `a`, which is written as it is: each id has one path. `~bR8y` is the name of a lane."""
     assert names.read(part) is None
 
 

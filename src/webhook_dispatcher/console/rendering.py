@@ -42,6 +42,7 @@ class Renderer:
         self._environment = Environment(
             loader=PackageLoader("webhook_dispatcher.console"),
             autoescape=True,
+            finalize=_named,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -74,6 +75,11 @@ class Renderer:
             "clock": partial(clock, reader),
         }
         return self._environment.get_template(template).render({**words, **facts}).encode("utf-8", "replace")
+
+
+def _named(shown: object) -> object:
+    """Write the mark in a lane's name as text, where one came to be shown all the same."""
+    return shown.replace("\x1f", ", endpoint ") if isinstance(shown, str) else shown
 
 
 def label(reader: Reader, kind: str, value: str) -> str:
