@@ -753,7 +753,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object(
     'merchant_id', webhook.merchant_of(endpoint.merchant_id), 'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
     'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until, 'types', endpoint.types,
-    'at_once', endpoint.at_once, 'number', coalesce(webhook.endpoint_of(endpoint.merchant_id), 1), 'name', endpoint.name
+    'at_once', endpoint.at_once, 'endpoint', coalesce(webhook.endpoint_of(endpoint.merchant_id), 1), 'name', endpoint.name
 )
 $$;
 

@@ -48,7 +48,7 @@ async def test_the_second_is_in_a_lane_of_its_own_as_number_1_is_from_then_on(
     audited = await db.fetch(
         "SELECT action, merchant_id, after FROM webhook.audit WHERE merchant_id = 'm' ORDER BY id"
     )
-    assert [(row["action"], json.loads(row["after"])["number"]) for row in audited] == [
+    assert [(row["action"], json.loads(row["after"])["endpoint"]) for row in audited] == [
         ("endpoint set", 1), ("endpoint set", 2),
     ]  # fmt: skip
 

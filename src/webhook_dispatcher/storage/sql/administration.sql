@@ -129,7 +129,7 @@ FROM (
         coalesce(audit.after ->> 'id', audit.before ->> 'id')::bigint AS command_id,
         audit.before ->> 'url' AS url_before,
         coalesce(audit.after ->> 'url', audit.after #>> '{args,url}') AS url_after,
-        coalesce(coalesce(audit.after, audit.before) ->> 'number', audit.after #>> '{args,endpoint}') AS endpoint
+        coalesce(coalesce(audit.after, audit.before) ->> 'endpoint', audit.after #>> '{args,endpoint}') AS endpoint
     FROM webhook.audit
     WHERE
         audit.merchant_id = $1
