@@ -168,9 +168,8 @@ async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: St
     )
     assert told is not None
     lane = await storage.lane("m")
-    endpoint = await storage.db.fetchval(
-        "SELECT id FROM webhook.endpoints WHERE merchant_id = 'm' AND number = 1"
-    )
+    find = "SELECT id FROM webhook.endpoint WHERE merchant_id = $1"
+    endpoint = await storage.db.fetchval(find, lane["merchant_id"])
     assert (told["merchant_id"], told["type"]) == ("$platform", "endpoint.suspended")
     assert json.loads(told["object"]) == {
         "merchantId": "m",
