@@ -138,6 +138,7 @@ async def test_a_merchant_fares_as_the_worst_of_its_endpoints_which_is_named(
     await storage.db.execute("UPDATE webhook.outbox SET created_at = created_at - interval '1 hour'")
     [fares] = json.loads(await run("merchants", "--failing", "--json"))
     assert (fares["merchant_id"], fares["endpoint"], fares["failures_in_a_row"]) == ("m", 2, 9)
+    assert (fares["attempts_failed"], fares["failed_outcome"]) == (9, "status")
     assert fares["waiting"] == 2, "that is of all"
     assert [each["endpoint"] for each in fares["endpoints"]] == [1, 2, 3]
     facts = json.loads(await run("status", "--json"))

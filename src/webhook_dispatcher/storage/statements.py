@@ -84,6 +84,7 @@ COMMAND_LINE = Role(
     {
         "reader": "(SELECT $1::bytea AS nobody)",
         "may_read": "true",
+        "attempts": "webhook.attempted",
         "commands": "webhook.control",
         "endpoints": "webhook.endpoint",
         "is_held": "lane.is_held",
