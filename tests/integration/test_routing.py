@@ -89,9 +89,17 @@ async def routed(merchant: Merchant) -> Merchant:
 
 
 async def take(daemon: Daemon, lease: timedelta = LEASE) -> Lease:
-    [held] = await daemon.lease("m", lease=lease)
+    """Lease the merchant's own lane."""
+    [held] = (await daemon.claims.lease({"m": 1}, lease)).leases
     assert held.is_routed
     return held
+
+
+async def own_lane(storage: StorageHarness) -> asyncpg.Record:
+    [row] = await storage.db.fetch(
+        "SELECT *, lease_until > clock_timestamp() AS is_leased FROM webhook.lane WHERE merchant_id = 'm'"
+    )
+    return row
 
 
 async def route(
@@ -125,7 +133,7 @@ async def test_each_event_is_copied_in_order_for_each_endpoint_that_was_there_an
     assert [row and (row["state"], row["xid"] is None, row["merchant_id"]) for row in logged] == [
         (None, False, "m")
     ] * 4
-    lane = await storage.lane("m")
+    lane = await own_lane(storage)
     assert (lane["is_leased"], lane["from_seq"]) == (False, STABLE)
 
 
@@ -159,13 +167,13 @@ async def test_what_stands_behind_a_locked_row_waits(
         await operator.execute(HOLD_ROW, first)
         done = await route(here, held)
         assert (done.fate, done.events, done.reached) == (RouteFate.KEPT, 0, None)
-        lane = await storage.lane("m")
+        lane = await own_lane(storage)
         assert (lane["from_seq"], lane["is_leased"]) == (0, True)
     async with operator.transaction():
         await operator.execute(HOLD_ROW, second)
         done = await route(here, held)
         assert (done.fate, done.events, done.reached, done.is_cut) == (RouteFate.KEPT, 1, first, True)
-        assert (await storage.lane("m"))["from_seq"] == first
+        assert (await own_lane(storage))["from_seq"] == first
         assert await routed.waiting() == [second, third]
     assert (await route(here, held, after=first)).fate is RouteFate.RELEASED
     assert await routed.copies(M1) == await routed.copies(M2) == [first, second, third]
@@ -179,9 +187,9 @@ async def test_a_statement_takes_as_much_as_it_may_and_never_less_than_one_event
     held = await take(here)
     done = await route(here, held, rows=6, stable=numbers[0])
     assert (done.events, done.is_cut, done.fate) == (2, True, RouteFate.KEPT), "each is three rows"
-    assert (await storage.lane("m"))["from_seq"] == numbers[0]
+    assert (await own_lane(storage))["from_seq"] == numbers[0]
     done = await route(here, held, rows=1)
-    assert (done.events, done.reached, (await storage.lane("m"))["from_seq"]) == (1, numbers[2], numbers[2])
+    assert (done.events, done.reached, (await own_lane(storage))["from_seq"]) == (1, numbers[2], numbers[2])
     done = await route(here, held, size=1)
     assert (done.events, done.is_cut) == (1, True)
     assert (await route(here, held)).fate is RouteFate.RELEASED
@@ -212,7 +220,7 @@ async def test_endpoints_that_change_behind_its_snapshot_stop_a_route(
     done = await pending
     assert (done.fate, done.events, await routed.waiting()) == (RouteFate.LOCKED, 0, numbers)
     assert (await route(here, held)).fate is RouteFate.RECALLED
-    assert (await storage.lane("m"))["from_seq"] == 0
+    assert (await own_lane(storage))["from_seq"] == 0
     await here.records.write([], [LaneTurn(held, True)], LEASE)
     assert (await route(here, await take(here))).events == 2
     assert await routed.copies(M1) == numbers
@@ -237,7 +245,7 @@ async def test_endpoints_that_change_during_a_route_wait_for_its_end(
     assert (await pending).events == 1
     await changing
     assert await routed.copies(M1) == await routed.copies(M2) == numbers
-    assert (await storage.lane("m"))["recalled"] is False, "it is released already"
+    assert (await own_lane(storage))["recalled"] is False, "it is released already"
 
 
 async def test_under_a_lost_epoch_and_for_another_server_nothing_is_routed(
@@ -338,7 +346,7 @@ async def test_a_second_endpoint_waits_until_nobody_holds_the_lane(
     outcome = answered(event, held.epoch, await storage.now(), 200)
     written = await here.records.write([outcome], [LaneTurn(held, True, event.seq)], LEASE)
     assert written.released == ("m",)
-    assert await here.lease("m") == [], "it rests"
+    assert (await here.claims.lease({"m": 1}, LEASE)).leases == (), "it rests"
     assert await merchant.add() == "created"
     assert (await route(here, await take(here))).events == 0
 
@@ -372,7 +380,7 @@ async def test_a_merchant_whose_first_endpoint_is_left_alone_is_direct_once_that
     [new] = await routed.insert("charge.failed")
     assert (await route(here, await take(here))).fate is RouteFate.ALONE
     assert await routed.waiting() == [new]
-    assert await here.lease("m") == [], "the lane rests"
+    assert (await here.claims.lease({"m": 1}, LEASE)).leases == (), "the lane rests"
     assert await here.claims.find_alone() == ["m"]
     assert not await here.claims.become_direct("m")
     held, [event] = await here.claim(M1)
@@ -407,8 +415,7 @@ async def test_number_one_that_is_set_anew_while_the_last_other_goes_keeps_what_
         )
         await asyncio.wait([setting], timeout=0.1)
     await setting
-    if (held := await take(here)).is_routed:
-        assert (await route(here, held)).fate is RouteFate.ALONE
+    assert (await route(here, await take(here))).fate is RouteFate.ALONE
     assert await here.claims.become_direct("m")
     _, events = await here.claim("m")
     assert seqs(events) == [seq]
