@@ -830,6 +830,7 @@ CREATE OR REPLACE FUNCTION webhook.admit_token(
 RETURNS webhook.admission
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    own_lane text;
     admitted webhook.admission;
 BEGIN
     SELECT
@@ -874,6 +875,7 @@ BEGIN
         END IF;
     END IF;
     IF with_endpoint AND admitted.retry_after IS NULL THEN
+        own_lane := webhook.lane_of(admitted.merchant_id, 1::smallint);
         SELECT
             endpoint.url, coalesce(lane.paused, false), endpoint.created_at, endpoint.updated_at, endpoint.secret_created_at,
             lane.last_success_at, lane.failing_since, coalesce(lane.failures_in_a_row, 0), lane.suspended_at,
@@ -884,8 +886,7 @@ BEGIN
             admitted.types, admitted.at_once, admitted.number, admitted.id, admitted.name
         FROM webhook.endpoint
         LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
-        -- Number 1 is in one of these.
-        WHERE endpoint.merchant_id = ANY(ARRAY[admitted.merchant_id, webhook.lane_named(admitted.merchant_id, 1::smallint)]);
+        WHERE endpoint.merchant_id = own_lane;
     END IF;
     RETURN admitted;
 END

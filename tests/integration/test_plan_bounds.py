@@ -160,7 +160,7 @@ async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mo
     dear = {"is_known_merchant", "read_current_sealing_key"}
     dear |= {"read_own_charge", "list_own_deliveries_of_charge"}
     # A token is guessed to be of a thousand merchants, and each would look into all partitions.
-    dear |= {"read_own_delivery", "list_own_deliveries_of_event"}
+    dear |= {"read_own_delivery", "list_own_deliveries_of_event", "list_own_deliveries", "list_own_failed"}
     # Looks of the console's pages are bounded where the planner does not see it, and so are the command
     # line's by the same texts, and that of a recovery at what waits.
     dear |= {name for name in QUESTIONS if name.startswith(("show_", "console_"))} | {"read_key_to_seal_with"}

@@ -296,22 +296,10 @@ CROSS JOIN LATERAL (
         ) AS one
         CROSS JOIN LATERAL (
             SELECT
-                event_id, seq, type, created_at,
-                CASE
-                    WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
-                END AS state,
-                NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-                last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint, copy_of,
-                object
-            FROM webhook.own_owed
-            WHERE event_id = one.id
-                AND CASE WHEN merchant_id >= me.merchant_id AND merchant_id < me.merchant_id || ' ' THEN true END
-            UNION ALL
-            SELECT
-                event_id, seq, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at, last_status,
-                last_outcome, finished_at, endpoint, copy_of, object
-            FROM webhook.own_finished
-            WHERE event_id = one.id AND CASE WHEN merchant_id = me.merchant_id THEN true END
+                event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
+                finished_at, endpoint, copy_of, object
+            FROM webhook.own_deliveries
+            WHERE event_id = one.id AND merchant_id = me.merchant_id
             OFFSET 0
         ) AS found
     ) AS known
@@ -352,22 +340,10 @@ CROSS JOIN LATERAL (
         known.object::text AS object
     FROM (
         SELECT
-            event_id, seq, type, created_at,
-            CASE
-                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
-            END AS state,
-            NULL::text AS failed_reason, attempts, CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
-            last_status, last_outcome, NULL::timestamptz AS finished_at, webhook.endpoint_of(merchant_id) AS endpoint, copy_of,
-            object
-        FROM webhook.own_owed
-        WHERE event_id = $2
-            AND CASE WHEN merchant_id >= me.merchant_id AND merchant_id < me.merchant_id || ' ' THEN true END
-        UNION ALL
-        SELECT
-            event_id, seq, type, created_at, state, failed_reason, attempts, NULL::timestamptz AS next_attempt_at, last_status,
-            last_outcome, finished_at, endpoint, copy_of, object
-        FROM webhook.own_finished
-        WHERE event_id = $2 AND CASE WHEN merchant_id = me.merchant_id THEN true END
+            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
+            finished_at, endpoint, copy_of, object
+        FROM webhook.own_deliveries
+        WHERE event_id = $2 AND merchant_id = me.merchant_id
         OFFSET 0
     ) AS known
     ORDER BY known.seq DESC
