@@ -23,7 +23,7 @@ class Case:
     reopened_from: from when on a first request that is on no record may have been made by hand.
     forgotten: requests whose records a failover has lost; none of them is among the others any more.
     losses: the failovers of the run.
-    is_wanted: whether its endpoint wanted its type; None where that changed meanwhile.
+    is_wanted: whether its endpoint wanted its type, and was there; None where that changed meanwhile.
     by_hand, replayed: attempts that commands account for: those asked for one by one or of what had not been
         delivered, and those of what had been.
     """
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def merchant_id(self) -> str:
-        """Return whose event it is."""
+        """Return whose event it is, or at which of its endpoints."""
         return self.event.merchant_id
 
     @property
@@ -162,10 +162,15 @@ def _make(event: Event, evidence: Evidence, commands: Commands, losses: Losses, 
     recovered = commands.recovered(event.merchant_id, case.attempted)
     case.by_hand += recovered[Trigger.MANUAL]
     case.replayed = recovered[Trigger.REPLAY]
+    if event.of not in (None, event.id) and case.reopened_from < float("inf"):
+        case.is_wanted = None  # what was given up before it was routed goes to number 1 alone
     return case
 
 
 def _is_wanted(event: Event, evidence: Evidence) -> bool | None:
+    is_there = evidence.there.get(event.id, True)
+    if not is_there:
+        return is_there
     filters = evidence.filters.get(event.merchant_id)
     if not filters or event.type == TEST_EVENT_TYPE:
         return True

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from lab.chaos.evidence import Attempted, Command, Delivery, Event
+from lab.chaos.labels import merchant_of
 from lab.chaos.matching import match
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
@@ -52,16 +53,16 @@ class Commands:
                     found.append((pause.handled_at, resume.given_at, resume.handled_at))
         return found
 
-    def cancels(self, event_id: str) -> list[Command]:
+    def cancels(self, event: Event) -> list[Command]:
         """Return those that cancelled this event."""
-        return self._done(event_id, CommandName.CANCEL)
+        return self._done(event, CommandName.CANCEL)
 
-    def retries(self, event_id: str) -> list[Command]:
+    def retries(self, event: Event) -> list[Command]:
         """Return those that asked for one attempt of this event."""
-        return self._done(event_id, CommandName.RETRY)
+        return self._done(event, CommandName.RETRY)
 
-    def _done(self, event_id: str, name: str) -> list[Command]:
-        known = self._of_event.get(event_id, ())
+    def _done(self, event: Event, name: str) -> list[Command]:
+        known = [one for event_id in {event.id, event.own_id} for one in self._of_event.get(event_id, ())]
         return [one for one in known if one.name == name and one.status == CommandStatus.DONE]
 
     def skips_of(self, merchant_id: str) -> list[Command]:
@@ -82,13 +83,13 @@ class Commands:
         It had been skipped or cancelled before its turn, and a recover or a retry put it back.
         """
         skips = [one for one in self.skips_of(event.merchant_id) if one.before > event.begun_at - CLOCK_ERROR]
-        given_up = _first_after(event.begun_at, [*skips, *self.cancels(event.id)])
+        given_up = _first_after(event.begun_at, [*skips, *self.cancels(event)])
         recovers = [
             one
             for one in self.recovers
             if concerns(one, event.merchant_id) and not UNDELIVERED.isdisjoint(one.states)
         ]
-        return _first_after(given_up, [*recovers, *self.retries(event.id)])
+        return _first_after(given_up, [*recovers, *self.retries(event)])
 
     def recovered(self, merchant_id: str, attempted: Sequence[Attempted]) -> Counter[str]:
         """Count, by trigger, the attempts of a delivery that recovers account for; replays come first."""
@@ -108,9 +109,10 @@ class Commands:
         match(numbers, reachable, found)
         return Counter(firsts[number].trigger for number in found)
 
-    def about(self, merchant_id: str, event_id: str, begin: float, end: float) -> Iterator[Command]:
+    def about(self, event: Event, begin: float, end: float) -> Iterator[Command]:
         """Return those that were given between two moments about an event, its merchant, or all."""
-        for known in (self._of_event.get(event_id, ()), *map(self._of_merchant.get, (merchant_id, None))):
+        of_event = map(self._of_event.get, {event.id, event.own_id})
+        for known in (*of_event, *map(self._of_merchant.get, (merchant_of(event.merchant_id), None))):
             given = known or ()
             lowest = bisect_left(given, begin, key=lambda one: one.given_at)
             yield from given[lowest : bisect_right(given, end, key=lambda one: one.given_at)]
@@ -118,7 +120,7 @@ class Commands:
 
 def concerns(command: Command, merchant_id: str) -> bool:
     """Tell whether a command is about a merchant, or all."""
-    return command.merchant_id in (None, merchant_id)
+    return command.merchant_id in (None, merchant_of(merchant_id))
 
 
 def _first_after(begin: float, commands: Sequence[Command]) -> float:

@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lab.chaos.labels import label
+
 _ENDED = re.compile(rb'"event": ?"(?:delivery\.attempted|attempt\.uncounted)"')
 _UNANSWERED = re.compile(rb'"status": ?null')
 _EVENT_ID = re.compile(rb'"event_id": ?"([^"]+)"')
@@ -27,15 +29,21 @@ def unheard(folder: Path, event_ids: Set[str]) -> frozenset[tuple[str, str]]:
     return frozenset(attempted for attempted, is_delivered in heard.items() if not is_delivered)
 
 
-def given_up(folder: Path) -> Mapping[str, float]:
-    """Return, by event, when (Unix time) an attempt that counts had first ended without an answer."""
+def given_up(folder: Path, delivery_ids: Mapping[str, str]) -> Mapping[str, float]:
+    """Return, by event, when (Unix time) an attempt that counts had first ended without an answer.
+
+    delivery_ids: what ids of deliveries stand for (routes.py).
+    """
     ends: dict[str, float] = {}
     for _, line in _ended(folder):
         if _UNANSWERED.search(line):
             entry: dict[str, Any] = json.loads(line)
             if entry["event"] == "delivery.attempted":
                 at = datetime.fromisoformat(entry["at"]).timestamp()
-                ends[entry["event_id"]] = min(at, ends.get(entry["event_id"], at))
+                event_id = delivery_ids.get(entry["event_id"]) or label(
+                    entry["event_id"], entry.get("endpoint")
+                )
+                ends[event_id] = min(at, ends.get(event_id, at))
     return ends
 
 

@@ -120,7 +120,7 @@ def contents(case: Case) -> Iterator[BrokenPromise]:
     body = sent[0].body
     if any(arrival.body != body for arrival in sent):
         yield BrokenPromise(What.WRONG_BODY, case, "its requests differ from each other")
-    begin = f'{{"id":"{case.event.id}","type":"{case.event.type}","createdAt":"'.encode()
+    begin = f'{{"id":"{case.event.own_id}","type":"{case.event.type}","createdAt":"'.encode()
     end = f'"data":{{"object":{case.event.object}}}}}'.encode()
     if not (body.startswith(begin) and body.endswith(end)):
         yield BrokenPromise(

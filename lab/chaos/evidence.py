@@ -91,6 +91,7 @@ class Event:
     begun_at: before its INSERT was asked for.
     committed_at: after the answer to its COMMIT; None when that answer was lost.
     charge: whose events it is sent in order with; None: with its merchant's.
+    of: its own id, where it is one of several endpoints' and has a label.
     """
 
     id: str
@@ -101,6 +102,12 @@ class Event:
     begun_at: float
     committed_at: float | None
     charge: str | None = None
+    of: str | None = None
+
+    @property
+    def own_id(self) -> str:
+        """Return what its endpoints are told."""
+        return self.of or self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,16 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """For how long an endpoint with a number was there: before and after the commands that say so."""
+
+    added_from: float = float("-inf")
+    added_by: float = float("-inf")
+    removed_from: float = float("inf")
+    removed_by: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
 class Suspension:
     """A merchant's suspension, as somebody saw it who looked twice a second.
 
@@ -204,6 +221,7 @@ class Limits:
 class Evidence:
     """Everything the judge looks at.
 
+    Of a merchant with several endpoints each stands for one, by its label (routes.py).
     events: every committed one that the database still has.
     deliveries: by event id.
     arrivals: what reached the receiver; `daemon_of` names who sent one.
@@ -214,7 +232,11 @@ class Evidence:
         scheduled ones are right, and those that recovers account for.
     unconfigured: merchants whose endpoint was removed for a time: their events may fail as not_configured.
     filters: the types that endpoints wanted, all that held at some time, by merchant; others want all.
-    unwanted: ids of events that the log holds without a state.
+    unwanted: ids of events that the log holds without a state. routed: when those were written.
+    lives: of all endpoints with a number, by label. gaps: when merchants had none of number 1.
+    delivery_ids: of deliveries at such endpoints, whose they are.
+    by_charge: the labels of those that keep order by charge. endpoint_ids: labels by the endpoints' ids.
+    there: of events of several, whether they were for their endpoint; None: perhaps.
     commands: all that were given.
     withdrawn: ids of commands that the database said were taken back in time.
     in_force: ids of withdrawn commands whose effect an operator found all the same.
@@ -240,6 +262,13 @@ class Evidence:
     unconfigured: frozenset[str] = frozenset()
     filters: Mapping[str, Set[frozenset[str]]] = field(default_factory=dict)
     unwanted: Set[str] = frozenset()
+    routed: Mapping[str, float] = field(default_factory=dict)
+    delivery_ids: Mapping[str, str] = field(default_factory=dict)
+    lives: Mapping[str, Sequence[Life]] = field(default_factory=dict)
+    gaps: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    by_charge: Set[str] = frozenset()
+    endpoint_ids: Mapping[str, str] = field(default_factory=dict)
+    there: Mapping[str, bool | None] = field(default_factory=dict)
     commands: Sequence[Command] = ()
     withdrawn: frozenset[int] = frozenset()
     in_force: frozenset[int] = frozenset()

@@ -27,7 +27,7 @@ class Historian:
         lines = [line for number, case in enumerate(told) for line in self._of(case, "AB"[number])]
         begin, end = min(at for at, _ in lines) - _AROUND, max(at for at, _ in lines) + _AROUND
         for case in told:
-            given = self._cases.commands.about(case.merchant_id, case.event.id, begin, end)
+            given = self._cases.commands.about(case.event, begin, end)
             lines += [line for one in given for line in self._command(one)]
         lines += [(max(one.began, begin), self._fault(one)) for one in self._injections.between(begin, end)]
         names = [f"        {'AB'[number]} = {self._name(case)}" for number, case in enumerate(told)]

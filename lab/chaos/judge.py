@@ -8,6 +8,7 @@ from lab.chaos.cases import Cases
 from lab.chaos.evidence import Evidence, Injection, Phase
 from lab.chaos.history import Historian
 from lab.chaos.injections import Injections
+from lab.chaos.labels import merchant_of
 from lab.chaos.order import BrokenPromise
 from lab.chaos.repetitions import Ledger, Repetition, explaining, repetitions
 from lab.chaos.unresolved import unresolved
@@ -59,8 +60,9 @@ def judge(evidence: Evidence) -> Verdict:
         violations=violations,
         extras=[_extra(one) for one in repeated],
         kinds=_figures(injections, ledger, lateness.recoveries(cases, injections, _sent_again(repeated))),
-        events=len(cases),
-        merchants=len(cases.of_merchant),
+        events=len({case.event.own_id for case in cases}),
+        merchants=len(set(map(merchant_of, cases.of_merchant))),
+        deliveries=len(cases),
         requests=len(evidence.arrivals),
         delivered=states[State.DELIVERED],
         failed=_failed(cases),

@@ -1,12 +1,20 @@
 """Who receives in a run: most answer quickly, some slowly; some fail, some hang, a few are flooded.
 
 A quarter of them share a host. Each of the others is at an address in a network of its own. Of a third,
-order is kept by charge.
+order is kept by charge. A third has two or three endpoints.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """An endpoint of a merchant's beside number 1: its filter and order, as a Merchant's are."""
+
+    types: Sequence[str] | None
+    at_once: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +25,7 @@ class Merchant:
     answers 200 at once. is_named: reached by a name, the others by address. address: its own, or that of a
     host that it shares with others; such a merchant has a name, and is reached by https. types: its
     endpoint's filter; None: it wants all. at_once: where order is kept by charge, how many of its events may
-    be under way.
+    be under way. further: its endpoints beside number 1.
     """
 
     share: float
@@ -26,6 +34,12 @@ class Merchant:
     address: str
     types: Sequence[str] | None = None
     at_once: int | None = None
+    further: Sequence[Further] = ()
+
+    @property
+    def is_by_charge(self) -> bool:
+        """Tell whether one of its endpoints keeps order by charge."""
+        return any(one.at_once for one in (self, *self.further))
 
     @property
     def is_hosted(self) -> bool:
@@ -60,6 +74,14 @@ PLATFORM_ADDRESS = "127.201.0.1"
 WANTED = ("charge.created", "charge.succeeded")
 FILTERED = 3
 """Of so many merchants one wants these types alone."""
+FURTHER = [
+    Further(None, None),
+    Further(WANTED[:1], 3),
+    Further(("charge.succeeded", "charge.split_completed"), None),
+    Further(None, 4),
+    Further(WANTED, None),
+]
+"""What endpoints beside number 1 are like."""
 FLOODED = 50
 """Of so many merchants one is flooded."""
 FLOOD_DELAY = 0.15
@@ -79,6 +101,9 @@ def make_merchants(count: int, rate: float, random: Random) -> dict[str, Merchan
     flood = [{"delay": FLOOD_DELAY}]
     for number, name in list(enumerate(merchants))[1::3]:
         merchants[name] = replace(merchants[name], at_once=2 + number % 7)
+    for number, name in enumerate(merchants):
+        if number % 9 < 3:  # a third, with each sort of number 1
+            merchants[name] = replace(merchants[name], further=FURTHER[number % 4 :][: 1 + number % 2])
     return merchants | {name: replace(merchants[name], share=share, behaviours=flood) for name in flooded}
 
 

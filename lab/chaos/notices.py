@@ -3,7 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from lab.chaos.commands import CLOCK_ERROR, concerns
 from lab.chaos.evidence import Attempted, Evidence
 from lab.chaos.history import Historian
 from lab.chaos.injections import Injections
+from lab.chaos.labels import merchant_of
 from lab.chaos.lateness import THWARTED
 from lab.chaos.repetitions import GAP
 from lab.chaos.verdict import Violation, What
@@ -39,11 +40,12 @@ class Notice:
     id: str
     type: str
     about: Mapping[str, Any]
+    endpoint_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def merchant_id(self) -> str:
-        """Return whom it is about."""
-        return str(self.about["merchantId"])
+        """Return which endpoint it is about; one that is not known was a number 1."""
+        return self.endpoint_ids.get(self.about.get("endpointId", ""), str(self.about["merchantId"]))
 
     def instant(self, name: str) -> float:
         """Return one of its instants, in seconds since 1970."""
@@ -81,11 +83,13 @@ def mistold(
 def _told(arrived: Mapping[str, Sequence[Arrival]], evidence: Evidence) -> list[Notice]:
     """Return each notice once; one that was given up after all its attempts counts as told."""
     found = [
-        Notice(event_id, those[0].type, json.loads(those[0].body)["data"]["object"])
+        Notice(event_id, those[0].type, json.loads(those[0].body)["data"]["object"], evidence.endpoint_ids)
         for event_id, those in arrived.items()
     ]
     given_up = [row for row in evidence.notices if row.state == State.FAILED and row.id not in arrived]
-    return found + [Notice(row.id, row.type, json.loads(row.object)) for row in given_up]
+    return found + [
+        Notice(row.id, row.type, json.loads(row.object), evidence.endpoint_ids) for row in given_up
+    ]
 
 
 def _undelivered(arrived: Mapping[str, Sequence[Arrival]], evidence: Evidence) -> Iterator[Problem]:
@@ -119,6 +123,11 @@ class _Merchant:
     def owed(self) -> Sequence[Case]:
         return self.cases.of_merchant.get(self.id, ())
 
+    def owed_everywhere(self) -> Iterator[Case]:
+        for name, owed in self.cases.of_merchant.items():
+            if merchant_of(name) == self.id:
+                yield from owed
+
     def monotonic(self, notice: Notice, name: str) -> float:
         return notice.instant(name) + self.evidence.to_monotonic
 
@@ -138,7 +147,9 @@ class _Merchant:
 
 
 def _about_merchant(merchant: _Merchant) -> Iterator[Problem]:
-    for find in (_miscounted, _strangers, _twice, _unfounded, _silent_about_failing, _silent_about_recovered):
+    by_endpoint = (_twice, _unfounded, _silent_about_failing, _silent_about_recovered)
+    is_merchants = merchant_of(merchant.id) == merchant.id
+    for find in (*((_miscounted, _strangers) if is_merchants else ()), *by_endpoint):
         for what, detail in find(merchant):
             yield what, merchant.id, detail
 
@@ -146,7 +157,7 @@ def _about_merchant(merchant: _Merchant) -> Iterator[Problem]:
 def _miscounted(merchant: _Merchant) -> Iterator[tuple[What, str]]:
     """Compare the sum of all that was told to have failed with the log."""
     told = sum(notice.about["count"] for notice in merchant.notices("delivery.failed"))
-    known = [case for case in merchant.owed() if not case.is_test]
+    known = [case for case in merchant.owed_everywhere() if not case.is_test]
     least = sum(map(_has_failed, known))
     if told < least:
         yield (
@@ -170,7 +181,7 @@ def _most_ends(case: Case, merchant: _Merchant) -> int:
     numbers = {(row.trigger, row.attempt) for row in case.attempted}
     by_command = sum(trigger != Trigger.SCHEDULE for trigger, _ in numbers)
     may_have_failed = _has_failed(case) or len(numbers) >= merchant.evidence.limits.attempts
-    if merchant.id not in merchant.evidence.unconfigured:
+    if case.merchant_id not in merchant.evidence.unconfigured:
         return by_command + may_have_failed
     # Without an endpoint each reopening ends without an attempt.
     recovers = sum(concerns(one, merchant.id) for one in merchant.cases.commands.recovers)

@@ -43,8 +43,10 @@ def _forbidding(case: Case, commands: Commands) -> Iterator[tuple[float, str]]:
         return
     if delivery.finished_at is not None and delivery.failed_reason in _GIVEN_UP:
         yield delivery.finished_at, f"it ended as {delivery.failed_reason}"
-    retries = commands.retries(case.event.id)
-    for cancel in commands.cancels(case.event.id):
+    retries = commands.retries(case.event)
+    for cancel in commands.cancels(case.event):
+        if cancel.event_id == case.event.of:
+            continue  # done if it ended any of the event's deliveries
         # Nothing but a retry of its own takes a cancel back.
         if cancel.handled_at is not None and not any(_ended(one) > cancel.given_at for one in retries):
             yield cancel.handled_at, f"command {cancel.id} cancelled it"

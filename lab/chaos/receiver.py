@@ -1,7 +1,8 @@
 """The merchants' side of a run: each at an address of its own, or behind a host that many of them share.
 
 `python -m lab.chaos.receiver FILE` reads its Setting as JSON. Orders come as lines of JSON on standard
-input: {"behave": {"m001": [{"status": 503}]}} or {"shared_host": "refuses"} or, for merchants whose names
+input: {"behave": {"m001": [{"status": 503}], "m002.2": null}}, which makes an endpoint do again what all of
+its merchant's do, or {"shared_host": "refuses"} or, for merchants whose names
 lead to another address from now on, {"moved": {"m004": "127.2.4.1"}, "left_behind": {"status": 503}}.
 """
 
@@ -25,6 +26,7 @@ import uvloop
 
 from lab.chaos.dear import choosing, dear_context, dear_headers
 from lab.chaos.evidence import ARRIVED_AT, UNPROVEN
+from lab.chaos.labels import merchant_of
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context
@@ -166,7 +168,13 @@ class Merchants(Receiver):
             self._moved |= {name: (address, left_behind) for name, address in order["moved"].items()}
 
     def received(self, exchange: Exchange) -> None:
-        """Log a request and behave as planned; what comes to a host that is gone reaches nobody."""
+        """Log a request and behave as planned; what comes to a host that is gone reaches nobody.
+
+        All endpoints of a merchant verify with the same secrets.
+        """
+        name = _label(exchange)
+        if name not in self.secrets and (known := self._setting.secrets.get(merchant_of(name))):
+            self.accept(name, *map(Secret, known))
         if _merchant(exchange) in self._moved:
             exchange.headers[ARRIVED_AT] = self._came_to.get(exchange.connection, "")
         if exchange.connection in self._unproven:
@@ -194,9 +202,17 @@ class Merchants(Receiver):
         is_left = left_behind is not None and self._came_to.get(exchange.connection) != address
         super()._behave(exchange, left_behind if left_behind is not None and is_left else behaviour)
 
-    def _behave_as(self, behaviours: Mapping[str, Sequence[Mapping[str, float | bool]]]) -> None:
+    def _behave_as(self, behaviours: Mapping[str, Sequence[Mapping[str, float | bool]] | None]) -> None:
         for merchant_id, turns in behaviours.items():
-            self.behave(merchant_id, *map(Behaviour.parse, turns), repeat=True)
+            if turns is None:
+                self._plans.pop(merchant_id, None)
+            else:
+                self.behave(merchant_id, *map(Behaviour.parse, turns), repeat=True)
+
+    def _next_behaviour(self, merchant_id: str, event_turn: int) -> Behaviour:
+        """Let an endpoint do what its merchant's do, unless it was told something of its own."""
+        name = merchant_id if merchant_id in self._plans else merchant_of(merchant_id)
+        return super()._next_behaviour(name, event_turn)
 
     async def _open_shared_host(self, how: SharedHost) -> None:
         """Accept connections as told from now on; kept ones are cut as soon as a request comes."""
@@ -246,8 +262,12 @@ class Merchants(Receiver):
         return connection
 
 
-def _merchant(exchange: Exchange) -> str:
+def _label(exchange: Exchange) -> str:
     return unquote(exchange.target.partition("?")[0][1:])
+
+
+def _merchant(exchange: Exchange) -> str:
+    return merchant_of(_label(exchange))
 
 
 async def serve(setting: Setting) -> None:

@@ -100,7 +100,8 @@ def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
         [
             (
                 "events committed",
-                f"{verdict.events:,} of {_count(verdict.merchants, 'merchant', 'merchants')}",
+                f"{verdict.events:,} of {_count(verdict.merchants, 'merchant', 'merchants')}; "
+                f"{verdict.deliveries:,} deliveries at their endpoints",
             ),
             ("faults injected", f"{len(evidence.injections):,} of {len(verdict.kinds)} kinds"),
             ("requests received", f"{verdict.requests:,}"),

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 
 import asyncpg
 
+from lab.chaos import routes
 from lab.chaos.clock import put_right
 from lab.chaos.control import done, read_commands
 from lab.chaos.daemon_logs import given_up, unheard
 from lab.chaos.evidence import Attempted, Delivery, Evidence, Limits, NoticeRow
 from lab.chaos.kinds import Kind
+from lab.chaos.labels import label, label_of
 from lab.chaos.scheduler import Scheduler
 from lab.chaos.suspension_watch import SuspensionWatch
 from lab.chaos.testbed import Scale, Testbed
@@ -40,17 +42,22 @@ _NOTICES = (
     "SELECT event_id, type, state, object::text AS object FROM webhook.deliveries WHERE merchant_id = $1"
 )
 _DELIVERIES = """
-SELECT event_id, state, failed_reason, attempts, extract(epoch FROM created_at)::float8 AS created_at,
+SELECT coalesce(copy_of, event_id) AS event_id, endpoint, state, failed_reason, attempts,
+    extract(epoch FROM created_at)::float8 AS created_at,
     extract(epoch FROM finished_at)::float8 AS finished_at
 FROM webhook.deliveries
 """
 _ATTEMPTS = """
-SELECT event_id, attempt, trigger, extract(epoch FROM started_at)::float8 AS started_at,
+SELECT event_id, endpoint, attempt, trigger, extract(epoch FROM started_at)::float8 AS started_at,
     duration_ms / 1000.0::float8 AS duration, status, outcome,
     coalesce(outcome = 'dns' OR reason LIKE '%(resolving the name)', false) AS is_unresolved
 FROM webhook.attempts ORDER BY started_at
 """
-_UNWANTED = "SELECT event_id FROM webhook.logged WHERE state IS NULL"
+_ROUTED = """
+SELECT event_id, extract(epoch FROM finished_at)::float8 AS routed_at FROM webhook.logged
+WHERE state IS NULL AND copy_of IS NULL
+"""
+_ENDPOINTS = "SELECT id, merchant_id AS lane FROM webhook.endpoint"
 _TRACED = "SELECT event_id FROM webhook.lost_event"
 
 
@@ -107,6 +114,7 @@ async def run(
     evidence = replace(evidence, arrivals=arrivals, suspensions=watch.suspensions)
     if testbed.scale.has_clock:
         evidence = put_right(evidence)
+    evidence = routes.spread(evidence)
     left_out = [kind.name for kind in wanted if not _is_possible(kind, testbed)]
     complaints = testbed.book.complaints + testbed.fleet.deaths
     return Outcome(evidence, server, complaints, dict(scheduler.missed), left_out)
@@ -151,9 +159,12 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
     try:
         # One machine, one clock: the database's time is ours.
         to_monotonic = time.monotonic() - time.time()
+        events, absent = await testbed.writers.committed(connection)
+        delivery_ids = routes.derived([*events, *absent], testbed.book.lives)
         attempts: defaultdict[str, list[Attempted]] = defaultdict(list)
         for row in await connection.fetch(_ATTEMPTS):
-            attempts[str(row["event_id"])].append(
+            event_id = str(row["event_id"])
+            attempts[delivery_ids.get(event_id) or label(event_id, row["endpoint"])].append(
                 Attempted(
                     attempt=row["attempt"],
                     trigger=row["trigger"],
@@ -165,18 +176,20 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
                 )
             )
         deliveries = {
-            str(row["event_id"]): Delivery(
+            (event_id := label(str(row["event_id"]), row["endpoint"])): Delivery(
                 row["state"],
                 row["failed_reason"],
                 row["attempts"],
-                tuple(attempts[str(row["event_id"])]),
+                tuple(attempts[event_id]),
                 created_at=row["created_at"] + to_monotonic,
                 finished_at=None if row["finished_at"] is None else row["finished_at"] + to_monotonic,
             )
             for row in await connection.fetch(_DELIVERIES)
         }
-        events, absent = await testbed.writers.committed(connection)
-        unwanted = {str(row["event_id"]) for row in await connection.fetch(_UNWANTED)}
+        routed = {
+            str(row["event_id"]): row["routed_at"] + to_monotonic for row in await connection.fetch(_ROUTED)
+        }
+        endpoint_ids = {str(row["id"]): label_of(row["lane"]) for row in await connection.fetch(_ENDPOINTS)}
         traced = {str(row["event_id"]) for row in await connection.fetch(_TRACED)}
         commands = await read_commands(connection, to_monotonic)
         notices = [
@@ -195,14 +208,17 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         deliveries=deliveries,
         arrivals=[],
         injections=sorted(scheduler.injections, key=lambda injection: injection.began),
-        deleted={
-            event_id: tuple(attempts[event_id]) for event_id in book.deleted if event_id not in deliveries
-        },
+        deleted={id: tuple(attempts[delivery_ids.get(id, id)]) for id in book.deleted},
         cancelled=done(commands, CommandName.CANCEL).keys(),
         by_hand=book.by_hand + done(commands, CommandName.RETRY),
         unconfigured=frozenset(book.unconfigured),
         filters=book.filters,
-        unwanted=unwanted,
+        delivery_ids=delivery_ids,
+        routed=routed,
+        lives=book.lives,
+        gaps=book.gaps,
+        by_charge=book.by_charge,
+        endpoint_ids=book.endpoint_ids | endpoint_ids,
         commands=commands,
         withdrawn=frozenset(book.withdrawn),
         in_force=frozenset(book.in_force),
@@ -210,7 +226,9 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         absent=absent,
         traced=traced,
         unheard=unheard(testbed.folder, {event.id for event in absent} - traced),
-        given_up={event_id: at + to_monotonic for event_id, at in given_up(testbed.folder).items()},
+        given_up={
+            event_id: at + to_monotonic for event_id, at in given_up(testbed.folder, delivery_ids).items()
+        },
         to_monotonic=to_monotonic,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import asyncpg
 
 from lab.chaos.evidence import Suspension
+from lab.chaos.labels import label_of
 from lab.chaos.writers import AWAY
 
 EVERY = 0.5
@@ -48,7 +49,7 @@ class SuspensionWatch:
         asked = time.monotonic()
         to_monotonic = asked - time.time()
         rows = await self._fetch(SUSPENDED)
-        lasting = {(row["merchant_id"], row["suspended_at"]) for row in rows}
+        lasting = {(label_of(row["merchant_id"]), row["suspended_at"]) for row in rows}
         for key in lasting:
             known = self._seen.get(key, Suspension(key[0], key[1] + to_monotonic, asked))
             self._seen[key] = replace(known, seen_until=asked, ended=None)

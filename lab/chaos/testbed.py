@@ -6,21 +6,32 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import asyncpg
 
+from lab.chaos.evidence import Life
 from lab.chaos.fleet import Fleet, Victim
 from lab.chaos.heartbeat import Heartbeat
 from lab.chaos.kinds import NotHitError
+from lab.chaos.labels import label_of, lane_of, merchant_of
 from lab.chaos.link import Link
-from lab.chaos.merchants import PLATFORM_ADDRESS, SHARED_ADDRESS, Merchant, make_merchants, other_address
+from lab.chaos.merchants import (
+    PLATFORM_ADDRESS,
+    SHARED_ADDRESS,
+    Further,
+    Merchant,
+    make_merchants,
+    other_address,
+)
 from lab.chaos.names import Names, name_of
 from lab.chaos.quiet import Quiet
 from lab.chaos.receiver import Setting, SharedHost
@@ -40,6 +51,22 @@ DEAR = 5
 """Merchants who can be dear. The first connection to each takes no turn: many at once stall a daemon."""
 PLAIN = 1
 """Daemons that reach the database without TLS."""
+ADD_ENDPOINT = """
+SELECT added.result
+FROM
+    (
+        SELECT greatest(2, 1 + max(webhook.endpoint_of(merchant_id))) AS number
+        FROM webhook.lane
+        WHERE webhook.merchant_of(merchant_id) = $1
+    ) AS next,
+    webhook.add_endpoint($1, $2 || '.' || next.number || $3, $4, $5, NULL, $6, $7) AS added
+WHERE NOT EXISTS (SELECT FROM webhook.endpoint WHERE right(url, length($3)) = $3)
+"""
+"""Once, however often it is asked for: $3 ends its URL, and no other's."""
+ADDED = "SELECT merchant_id AS lane, id, url FROM webhook.endpoint WHERE right(url, length($1)) = $1"
+REMOVE_ENDPOINTS = "DELETE FROM webhook.endpoint WHERE merchant_id = ANY($1)"
+ADDED_WITHIN = 30.0
+"""Seconds in which a lane that is sent from is free for a moment, other faults of the time included."""
 SET_ENDPOINT = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id, types, at_once)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -110,7 +137,8 @@ class Book:
     """What operators did that the judge must know, beyond the commands that are kept in the database.
 
     by_hand: what `retry_failed` may attempt, by event. withdrawn: commands that were taken back in time;
-    in_force: those of them that had an effect all the same. filters: what merchants wanted, all that held.
+    in_force: those of them that had an effect all the same. filters: what endpoints wanted, all that held.
+    lives, gaps, endpoint_ids, by_charge: as the evidence has them.
     """
 
     deleted: set[str] = field(default_factory=set)
@@ -119,7 +147,25 @@ class Book:
     withdrawn: set[int] = field(default_factory=set)
     in_force: set[int] = field(default_factory=set)
     filters: dict[str, set[frozenset[str]]] = field(default_factory=dict)
+    lives: dict[str, list[Life]] = field(default_factory=dict)
+    gaps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    endpoint_ids: dict[str, str] = field(default_factory=dict)
+    by_charge: set[str] = field(default_factory=set)
     complaints: list[str] = field(default_factory=list)
+
+    def further(self, merchants: Iterable[str]) -> list[str]:
+        """Return which endpoints with a number these merchants have now."""
+        wanted = set(merchants)
+        return [
+            name
+            for name, lives in self.lives.items()
+            if merchant_of(name) in wanted and lives[-1].removed_by == float("inf")
+        ]
+
+    def end(self, name: str, **times: float) -> None:
+        """Note when an endpoint with a number was removed."""
+        *earlier, last = self.lives[name]
+        self.lives[name] = [*earlier, replace(last, **times)]
 
 
 class Testbed:
@@ -139,6 +185,7 @@ class Testbed:
         self.book.filters = {
             name: {frozenset(merchant.types)} for name, merchant in self.cast.items() if merchant.types
         }
+        self.book.by_charge = {name for name, merchant in self.cast.items() if merchant.at_once}
         self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
         self.dear = self.hosted[:DEAR]
         self.movable = {
@@ -162,6 +209,7 @@ class Testbed:
         self._port = free_port()
         self._receiver: subprocess.Popen[str]
         self._borrowed: set[str] = set()
+        self._numbers = count(1)
 
     @property
     def lease(self) -> float:
@@ -198,15 +246,16 @@ class Testbed:
     @contextmanager
     def borrow(self, count: int, among: Sequence[str] | None = None) -> Iterator[list[str]]:
         """Give merchants that no other fault holds at the moment. among: only some come into question."""
-        free = [name for name in among or self.merchants if name not in self._borrowed]
+        free = [name for name in among or self.merchants if merchant_of(name) not in self._borrowed]
         if len(free) < count:
             raise NotHitError("all merchants are taken")
         taken = self.random.sample(free, count)
-        self._borrowed.update(taken)
+        merchants = set(map(merchant_of, taken))
+        self._borrowed |= merchants
         try:
             yield taken
         finally:
-            self._borrowed.difference_update(taken)
+            self._borrowed -= merchants
 
     def complain(self, text: str, victim: Victim | None = None) -> None:
         """Note what no run should show and no judge can see from outside."""
@@ -235,13 +284,53 @@ class Testbed:
         merchant = self.cast[merchant_id]
         return *about, merchant.types, merchant.at_once
 
+    async def add_endpoint(self, merchant_id: str, further: Further) -> str:
+        """Give a merchant another endpoint with one of its secrets; return its label."""
+        sealed = self.keyring.seal(merchant_id, self.random.choice(self.secrets[merchant_id]))
+        mark = f"?added={next(self._numbers)}"
+        about = sealed.sealed, sealed.key_id, further.types, further.at_once
+        began = time.monotonic()
+        while True:
+            said = await self.server.fetch(
+                ADD_ENDPOINT, merchant_id, self.url(merchant_id), mark, *about, patience=PATIENCE
+            )
+            added = await self.server.fetch(ADDED, mark, patience=PATIENCE)
+            if added:
+                break
+            if time.monotonic() > began + ADDED_WITHIN:
+                raise NotHitError(
+                    f"no endpoint was added to {merchant_id}: {[row['result'] for row in said]}"
+                )
+            await asyncio.sleep(0.1)
+        name = label_of(added[0]["lane"])
+        if f"/{name}?" not in added[0]["url"]:
+            self.complain(f"{name} has the URL {added[0]['url']}")
+        book = self.book
+        book.lives.setdefault(name, []).append(Life(began, time.monotonic()))
+        book.endpoint_ids[str(added[0]["id"])] = name
+        if further.types:
+            book.filters.setdefault(name, set()).add(frozenset(further.types))
+        if further.at_once:
+            book.by_charge.add(name)
+        return name
+
+    async def remove_endpoints(self, names: Sequence[str]) -> None:
+        """Take endpoints with a number away; what they are owed fails."""
+        self.book.unconfigured.update(names)
+        for name in names:
+            self.book.end(name, removed_from=time.monotonic())
+        await self.server.execute(REMOVE_ENDPOINTS, list(map(lane_of, names)), patience=PATIENCE)
+        for name in names:
+            self.book.end(name, removed_by=time.monotonic())
+
     def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
         """Let merchants do this with each request from now on."""
         self._order({"behave": {name: [behaviour] for name in merchants}})
 
     def behave_as_ever(self, merchants: Iterable[str]) -> None:
         """Let merchants do what they always do."""
-        self._order({"behave": {name: self.cast[name].behaviours for name in merchants}})
+        known = {name: merchant.behaviours for name, merchant in self.cast.items()}
+        self._order({"behave": {name: known.get(name) for name in merchants}})
 
     def accept_everywhere(self) -> None:
         """Let merchants who never accept anything do so from now on."""
@@ -274,7 +363,7 @@ class Testbed:
             self._receive(stack)
             await self._configure()
             shares = {name: merchant.share for name, merchant in self.cast.items()}
-            by_charge = frozenset(name for name, merchant in self.cast.items() if merchant.at_once)
+            by_charge = frozenset(name for name, merchant in self.cast.items() if merchant.is_by_charge)
             self.writers = Writers(
                 self.server.dsn("webhook_producer"),
                 shares,
@@ -367,6 +456,9 @@ class Testbed:
                 await superuser.execute(SET_ENDPOINT, *self._endpoint(name, self.secrets[name][0]))
         finally:
             await superuser.close()
+        for name, merchant in self.cast.items():
+            for further in merchant.further:
+                await self.add_endpoint(name, further)
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

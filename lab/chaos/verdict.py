@@ -177,7 +177,8 @@ class Verdict:
     """What became of everything.
 
     failed: by reason. counts: violations by what was broken.
-    firsts: events that were checked for order. merchants: how many had events.
+    firsts: events that were checked for order. merchants: how many had events. deliveries: events, counted
+        at each endpoint that they may have been for.
     bound: how many repeated requests the faults could explain at most.
     isolation: for each fault of merchants that can be judged, how the others fared; untouched: over all.
     resent: requests cut on a kept connection and sent again at once, in the same attempt.
@@ -192,6 +193,7 @@ class Verdict:
     kinds: Sequence[KindFigures]
     events: int
     merchants: int
+    deliveries: int
     requests: int
     delivered: int
     failed: Mapping[str, int]

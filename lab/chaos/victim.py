@@ -34,7 +34,7 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.event import Event
-from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
@@ -176,16 +176,13 @@ class HitSender(Sender):
         self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
     ) -> Answer | Failure:
         """Post, noting how far the request is."""
-        event_id = headers["Service-Event-Id"]
+        event_id = _current.get()
         _move(event_id, Phase.CONNECTING)
-        token = _current.set(event_id)
         try:
             seen = await super().post(url, headers, body, may_send)
         except BaseException:
             _move(event_id, None)
             raise
-        finally:
-            _current.reset(token)
         _move(event_id, Phase.ANSWERED)
         orders.reach(Point.ANSWERED)
         return seen
@@ -212,6 +209,14 @@ def _sent(waiter: "asyncio.Future[int]") -> None:
 
 class CountingAttempter(Attempter):
     """Attempts; one that does not count is in no phase any more."""
+
+    async def make(self, event: Event, *others: Any) -> tuple[Attempt, Answer | Failure]:
+        """Say which delivery it is: what is sent names the event alone."""
+        token = _current.set(str(event.id))
+        try:
+            return await super().make(event, *others)
+        finally:
+            _current.reset(token)
 
     async def attempt(self, event: Event, *others: Any) -> Record | None:
         """Attempt."""

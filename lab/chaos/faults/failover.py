@@ -1,5 +1,6 @@
 """A server that takes over and lacks what was committed in the last seconds, and what operators do then."""
 
+import time
 from datetime import timedelta
 
 from lab.chaos.evidence import Repeats
@@ -8,8 +9,10 @@ from lab.chaos.faults.hold import hold_over_all
 from lab.chaos.faults.server import change
 from lab.chaos.hit import Hit
 from lab.chaos.kinds import Track, fault
+from lab.chaos.labels import label_of
 from lab.chaos.testbed import Testbed
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
+from webhook_dispatcher.domain.event import PLATFORM
 
 BEHIND = (0.3, 1.0, 2.0, 4.0)
 """Seconds by which the copy may be behind: leases last for two."""
@@ -27,7 +30,7 @@ $$
 """
 """As after more numbers than the 32 that a server writes down ahead; nobody inserts meanwhile."""
 PAUSED = """
-SELECT merchant_id FROM webhook.lane WHERE paused
+SELECT webhook.merchant_of(merchant_id) AS merchant_id FROM webhook.lane WHERE paused
 UNION
 SELECT merchant_id FROM webhook.control
 WHERE command = 'pause' AND status IN ('pending', 'running') AND merchant_id IS NOT NULL
@@ -35,7 +38,7 @@ WHERE command = 'pause' AND status IN ('pending', 'running') AND merchant_id IS 
 """Whose pause is in force, or will be: the copy may have it as given and not as done."""
 WITHDRAWN = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status = 'withdrawn'"
 THERE = "SELECT event_id FROM webhook.deliveries WHERE event_id = ANY($1::uuid[])"
-CONFIGURED = "SELECT merchant_id FROM webhook.endpoint"
+CONFIGURED = "SELECT merchant_id AS lane FROM webhook.endpoint"
 
 
 @fault("failover with loss", Track.SURROUNDINGS, Repeats.EXPOSED)
@@ -67,10 +70,17 @@ async def _put_right(testbed: Testbed, hit: Hit) -> None:
     Who is paused just now for another fault is resumed a little early.
     """
     server, book = testbed.server, testbed.book
-    configured = {row["merchant_id"] for row in await server.fetch(CONFIGURED, patience=PATIENCE)}
+    configured = {label_of(row["lane"]) for row in await server.fetch(CONFIGURED, patience=PATIENCE)}
     for merchant_id in set(testbed.merchants) - configured:
         hit.lingers = ENDPOINT_WAIT / timedelta(seconds=1)  # for retries that came due meanwhile
         await testbed.set_endpoint(merchant_id)
+        book.gaps.setdefault(merchant_id, []).append((hit.forgets_from or 0.0, time.monotonic()))
+    for name in set(book.further(testbed.merchants)) - configured:
+        book.end(
+            name, removed_from=float("-inf"), removed_by=time.monotonic()
+        )  # all that it was told is lost
+    known = set(testbed.merchants) | set(book.further(testbed.merchants)) | {PLATFORM}
+    await testbed.remove_endpoints(sorted(configured - known))
     paused = [row["merchant_id"] for row in await server.fetch(PAUSED, patience=PATIENCE)]
     await ask(testbed, [CommandRequest("resume", merchant_id) for merchant_id in (None, *paused)])
     for ids in (book.withdrawn, book.in_force):

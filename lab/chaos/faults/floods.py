@@ -47,7 +47,10 @@ OPEN = """
 SELECT id FROM webhook.control
 WHERE subject = ANY($1) AND NOT is_operators AND status IN ('pending', 'running')
 """
-PAUSED = "SELECT merchant_id FROM webhook.lane WHERE paused AND merchant_id = ANY($1)"
+PAUSED = """
+SELECT DISTINCT webhook.merchant_of(merchant_id) AS merchant_id FROM webhook.lane
+WHERE paused AND webhook.merchant_of(merchant_id) = ANY($1)
+"""
 
 
 @fault("merchants flood commands, and all is paused", Track.MERCHANTS, Repeats.NONE)

@@ -27,6 +27,8 @@ MANY = 10
 """The same, where a group is small."""
 MEASURED = 6.0
 """Seconds for which a group accepts what it gets, and then for which it fails."""
+HANGING = 10
+"""Merchants of whom endpoints hang at once, and others go on."""
 MOVERS = 5
 """Merchants whose names move at once."""
 FOLLOWED = 12.0
@@ -45,7 +47,10 @@ SUSPENDED_WITHIN = 45.0
 """Seconds in which that must happen, other faults of the time included."""
 TRIED = 3.5
 """Intervals for which they fail all the same."""
-SUSPENDED = "SELECT merchant_id FROM webhook.lane WHERE suspended_at IS NOT NULL AND merchant_id = ANY($1)"
+SUSPENDED = """
+SELECT DISTINCT webhook.merchant_of(merchant_id) AS merchant_id FROM webhook.lane
+WHERE suspended_at IS NOT NULL AND webhook.merchant_of(merchant_id) = ANY($1)
+"""
 ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
     "answer 503": {"status": 503},
     "answer 401": {"status": 401},
@@ -76,14 +81,18 @@ async def _fail(
     end: Change,
     each: int = BURST,
     seconds: float = MEASURED,
+    touched: Sequence[str] | None = None,
 ) -> None:
-    """Let a group get and accept events, so many each at once, then get and refuse them."""
+    """Let a group get and accept events, so many each at once, then get and refuse them.
+
+    touched: some of its endpoints, if the others are to go on.
+    """
     async with AsyncExitStack() as stack:
         await maybe_alone(testbed, hit, stack)
         hit.note = f"{len(merchants)} merchants{'' if hit.alone_since is None else ', and nothing else'}"
         await _keep_busy(testbed, hit, merchants, each)
         hit.begins()
-        hit.touches(merchants)
+        hit.touches(merchants if touched is None else touched)
         testbed.heartbeat.worst()
         begin()
         try:
@@ -211,6 +220,23 @@ async def withhold_names(testbed: Testbed, hit: Hit) -> None:
         await _fail(testbed, hit, testbed.hosted, begin, lambda: testbed.turn_shared_host(SharedHost.SOUND))
     finally:
         await testbed.names.find()
+
+
+@fault("one of several endpoints hangs", Track.MERCHANTS, Repeats.UNCOUNTED)
+async def hang_one(testbed: Testbed, hit: Hit) -> None:
+    """Let an endpoint of each of some merchants hang; their others go on."""
+    sound = [name for name, merchant in testbed.cast.items() if merchant.is_sound and merchant.further]
+    with testbed.borrow(min(HANGING, len(sound)), sound) as merchants:
+        names = testbed.book.further(merchants)
+        await _fail(
+            testbed,
+            hit,
+            merchants,
+            lambda: testbed.behave(names, {"hangs": True}),
+            lambda: testbed.behave_as_ever(names),
+            MANY,
+            touched=names,
+        )
 
 
 @fault("merchants fail until they are suspended", Track.MERCHANTS, Repeats.NONE, needs="suspension")

@@ -1,17 +1,19 @@
 """What operators do while the daemons run: endpoints changed, merchants paused, rows locked and edited."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
 
 from lab.chaos.evidence import Repeats
-from lab.chaos.faults import ranges, storm, withdrawals  # noqa: F401 (they register)
+from lab.chaos.faults import endpoints, ranges, storm, withdrawals  # noqa: F401 (they register)
 from lab.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, taken_up
 from lab.chaos.faults.hold import hold_over_all
 from lab.chaos.hit import Hit
 from lab.chaos.kinds import NotHitError, Track, fault
+from lab.chaos.labels import label_of, merchant_of, number_of
 from lab.chaos.merchants import WANTED
 from lab.chaos.testbed import Testbed
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
@@ -22,16 +24,24 @@ UPDATE webhook.endpoint SET
     previous_key_id = CASE WHEN $4 THEN key_id END,
     previous_until = CASE WHEN $4 THEN clock_timestamp() + interval '1 second' END,
     secret = $2, key_id = $3, secret_created_at = clock_timestamp(), updated_at = clock_timestamp()
-WHERE merchant_id = $1
+WHERE webhook.merchant_of(merchant_id) = $1
 """
-UNSET = "DELETE FROM webhook.endpoint WHERE merchant_id = ANY($1)"
-SET_TYPES = "UPDATE webhook.endpoint SET types = $2 WHERE merchant_id = ANY($1)"
+UNSET = """
+DELETE FROM webhook.endpoint
+USING unnest($1::text[]) AS named (merchant_id)
+WHERE endpoint.merchant_id = webhook.lane_of(named.merchant_id, 1::smallint)
+"""
+SET_TYPES = """
+UPDATE webhook.endpoint SET types = $3
+FROM unnest($1::text[], $2::smallint[]) AS named (merchant_id, number)
+WHERE endpoint.merchant_id = webhook.lane_of(named.merchant_id, named.number)
+"""
 WANTED_MEANWHILE = (WANTED[-1], "charge.split_completed")
 HEADS = """
 SELECT merchant_id FROM webhook.outbox
 WHERE seq IN (
     SELECT min(seq) FROM webhook.outbox
-    WHERE merchant_id = ANY($1) AND due_at IS NULL
+    WHERE webhook.merchant_of(merchant_id) = ANY($1) AND due_at IS NULL
     GROUP BY merchant_id
 )
 ORDER BY seq
@@ -39,24 +49,28 @@ FOR UPDATE
 """
 RETRIES = """
 SELECT merchant_id FROM webhook.outbox
-WHERE merchant_id = ANY($1) AND due_at IS NOT NULL
+WHERE webhook.merchant_of(merchant_id) = ANY($1) AND due_at IS NOT NULL
 ORDER BY seq
 LIMIT 20
 FOR UPDATE SKIP LOCKED
 """
-LANES = "SELECT merchant_id FROM webhook.lane WHERE merchant_id = ANY($1) ORDER BY merchant_id FOR UPDATE"
+LANES = """
+SELECT merchant_id FROM webhook.lane WHERE webhook.merchant_of(merchant_id) = ANY($1)
+ORDER BY merchant_id
+FOR UPDATE
+"""
 CHOSEN = """
-SELECT id FROM webhook.outbox WHERE merchant_id = ANY($1)
+SELECT id FROM webhook.outbox WHERE webhook.merchant_of(merchant_id) = ANY($1)
 ORDER BY random()
 LIMIT 5
 FOR UPDATE SKIP LOCKED
 """
 DELETE = "DELETE FROM webhook.outbox WHERE id = ANY($1)"
 MISLED = (
-    "UPDATE webhook.lane SET retry_at = 'infinity' WHERE merchant_id = ANY($1)",
-    "UPDATE webhook.lane SET from_seq = 0 WHERE merchant_id = ANY($1)",
+    "UPDATE webhook.lane SET retry_at = 'infinity' WHERE webhook.merchant_of(merchant_id) = ANY($1)",
+    "UPDATE webhook.lane SET from_seq = 0 WHERE webhook.merchant_of(merchant_id) = ANY($1)",
     "UPDATE webhook.outbox SET due_at = clock_timestamp() + random() * interval '1 second' "
-    "WHERE merchant_id = ANY($1) AND due_at IS NOT NULL AND claim IS NULL",
+    "WHERE webhook.merchant_of(merchant_id) = ANY($1) AND due_at IS NOT NULL AND claim IS NULL",
 )
 
 
@@ -116,17 +130,17 @@ async def change_urls(testbed: Testbed, hit: Hit) -> None:
 
 @fault("filters changed", Track.OPERATORS, Repeats.NONE)
 async def change_filters(testbed: Testbed, hit: Hit) -> None:
-    """Let merchants want other types for a while: one that they want anyway, one that they do not."""
-    filtered = list(testbed.book.filters)
-    with testbed.borrow(4, filtered) as merchants:
-        hit.touches(merchants)
-        for name in merchants:
-            testbed.book.filters[name].add(frozenset(WANTED_MEANWHILE))
+    """Let endpoints want other types for a while: one that they want anyway, one that they do not."""
+    with testbed.borrow(4, list(testbed.book.filters)) as names:
+        hit.touches(names)
+        about = list(map(merchant_of, names)), list(map(number_of, names))
+        for name in names:
+            testbed.book.filters[name] |= {frozenset(WANTED_MEANWHILE), frozenset(WANTED)}
         try:
-            await testbed.server.execute(SET_TYPES, merchants, WANTED_MEANWHILE, patience=PATIENCE)
+            await testbed.server.execute(SET_TYPES, *about, WANTED_MEANWHILE, patience=PATIENCE)
             await testbed.wait(testbed.random.uniform(0.2, 1.5))
         finally:
-            await testbed.server.execute(SET_TYPES, merchants, WANTED, patience=PATIENCE)
+            await testbed.server.execute(SET_TYPES, *about, WANTED, patience=PATIENCE)
 
 
 @fault("endpoints removed and set again", Track.OPERATORS, Repeats.NONE)
@@ -136,12 +150,14 @@ async def remove_endpoints(testbed: Testbed, hit: Hit) -> None:
         hit.touches(merchants)
         hit.lingers = ENDPOINT_WAIT.total_seconds()  # for retries that came due meanwhile
         testbed.book.unconfigured.update(merchants)
+        began = time.monotonic()
         try:
             await testbed.server.execute(UNSET, merchants, patience=PATIENCE)
             await testbed.wait(testbed.random.uniform(0.2, 1.5))
         finally:
             for merchant_id in merchants:
                 await testbed.set_endpoint(merchant_id)
+                testbed.book.gaps.setdefault(merchant_id, []).append((began, time.monotonic()))
 
 
 @fault("head rows locked", Track.OPERATORS, Repeats.NONE)
@@ -182,7 +198,7 @@ async def _locked(testbed: Testbed, statement: str, merchants: list[str]) -> Asy
                 except asyncpg.LockNotAvailableError:
                     raise NotHitError("somebody else holds them") from None
                 if rows:
-                    yield {row["merchant_id"] for row in rows}
+                    yield {label_of(row["merchant_id"]) for row in rows}
                     return
             await testbed.wait(0.05)
     raise NotHitError("there was nothing to lock")

@@ -12,9 +12,9 @@ from lab.chaos.testbed import Testbed
 AGO = "SELECT clock_timestamp() - $1::float8 * interval '1 second' AS instant"
 STOP = "SELECT webhook.stop_command($1, 'operator')"
 OWING = """
-SELECT merchant_id FROM webhook.owed
-WHERE merchant_id <> '$platform'
-GROUP BY merchant_id
+SELECT webhook.merchant_of(merchant_id) AS merchant_id FROM webhook.owed
+WHERE webhook.merchant_of(merchant_id) <> '$platform'
+GROUP BY webhook.merchant_of(merchant_id)
 ORDER BY random()
 LIMIT 1
 """

@@ -20,7 +20,7 @@ GIVEN = "SELECT id FROM webhook.control WHERE requested_by = $1"
 SOME = """
 (
     SELECT event_id, 'cancel' AS command FROM webhook.owed
-    WHERE merchant_id = ANY($1)
+    WHERE webhook.merchant_of(merchant_id) = ANY($1)
     ORDER BY random()
     LIMIT 4
 ) UNION ALL (
@@ -31,8 +31,8 @@ SOME = """
 IN_FORCE = """
 SELECT control.id
 FROM webhook.control
-LEFT JOIN webhook.lane ON lane.merchant_id = control.merchant_id
-LEFT JOIN webhook.endpoint ON endpoint.merchant_id = control.merchant_id
+LEFT JOIN webhook.lane ON webhook.merchant_of(lane.merchant_id) = control.merchant_id
+LEFT JOIN webhook.endpoint ON webhook.merchant_of(endpoint.merchant_id) = control.merchant_id
 WHERE
     control.requested_by = $1
     AND control.status = 'withdrawn'

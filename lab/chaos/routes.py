@@ -1,0 +1,167 @@
+"""Merchants with several endpoints: each event is judged at each endpoint that it may have been for.
+
+An endpoint has a label, which takes the place of its merchant's id: `m` the first, `m.2` the second. So has
+an event there: its own id with the number. An endpoint with a number above 1 gets what has a `seq` above the
+last one given when it was added, if it is routed before it is removed. By the times of those commands an event
+at such a boundary may or may not be for it; so may one that was routed while number 1 had been removed.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from uuid import UUID
+
+from lab.chaos.commands import CLOCK_ERROR
+from lab.chaos.evidence import Delivery, Event, Evidence, Life
+from lab.chaos.labels import label, merchant_of, number_of
+from webhook_dispatcher.domain.event import FailedReason
+from webhook_dispatcher.local.arrivals import Arrival
+
+STATEMENT = 2.0
+"""Seconds that the statement may take whose begin is noted as when an event was routed."""
+_GIVEN_UP = (FailedReason.CANCELLED, FailedReason.SKIPPED)
+
+
+def derived(events: Iterable[Event], lives: Iterable[str]) -> dict[str, str]:
+    """Return, by the ids that deliveries at endpoints with a number have, events' ids as labels."""
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for name in lives:
+        numbers[merchant_of(name)].append(number_of(name))
+    return {
+        _delivery_id(event.id, number): label(event.id, number)
+        for event in events
+        for number in numbers.get(event.merchant_id, ())
+    }
+
+
+def _delivery_id(event_id: str, number: int) -> str:
+    """Return what webhook.delivery_id() does."""
+    return str(UUID(bytes=sha256(UUID(event_id).bytes + number.to_bytes(2, "big")).digest()[:16]))
+
+
+def spread(evidence: Evidence) -> Evidence:
+    """Make an event of each endpoint of every event."""
+    routes = _Routes(evidence)
+    events = [one for event in evidence.events for one in routes.of(event)]
+    absent = [one for event in evidence.absent for one in routes.of(event)]
+    shared = dict(routes.ended_before_routing(events))
+    deliveries = {**evidence.deliveries, **shared}
+    by_hand: Counter[str] = Counter()
+    for event_id, times in evidence.by_hand.items():
+        by_hand.update(dict.fromkeys(routes.all_of([event_id]), times))
+    return replace(
+        evidence,
+        events=events,
+        absent=absent,
+        there=routes.there,
+        deliveries=deliveries,
+        unwanted={
+            *(case_id for case_id in routes.all_of(evidence.routed) if case_id not in deliveries),
+            *(
+                case_id
+                for case_id, is_there in routes.there.items()
+                if is_there is None and case_id not in deliveries
+            ),
+        },
+        arrivals=list(map(routes.arrived, evidence.arrivals)),
+        injections=[
+            replace(
+                one,
+                merchants=frozenset(routes.labels(one.merchants)),
+                moved={name: to for merchant, to in one.moved.items() for name in routes.labels([merchant])},
+            )
+            for one in evidence.injections
+        ],
+        deleted={
+            case_id: attempted
+            for id, attempted in evidence.deleted.items()
+            for case_id in routes.all_of([id])
+            if case_id not in deliveries
+        },
+        cancelled=frozenset(routes.all_of(evidence.cancelled)),
+        by_hand=by_hand,
+        commands=[
+            replace(one, event_id=evidence.delivery_ids.get(one.event_id or "", one.event_id))
+            for one in evidence.commands
+        ],
+        traced=frozenset(routes.all_of(evidence.traced)),
+        unheard=frozenset((daemon, id) for daemon, of in evidence.unheard for id in routes.all_of([of])),
+    )
+
+
+class _Routes:
+    """Which events may be for which endpoints. there: whether they are; None: perhaps."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.there: dict[str, bool | None] = {}
+        self._evidence = evidence
+        self._cases: dict[str, list[str]] = {}
+        self._labels: defaultdict[str, list[str]] = defaultdict(list)
+        for name in evidence.lives:
+            self._labels[merchant_of(name)].append(name)
+
+    def of(self, event: Event) -> Iterator[Event]:
+        """Return it as it is, or for each endpoint."""
+        if event.merchant_id not in self._labels:
+            yield event
+            return
+        self._cases[event.id] = cases = []
+        for name in self.labels([event.merchant_id]):
+            case_id = label(event.id, number_of(name))
+            is_there = self._is_there(event, name)
+            if is_there is not False or case_id in self._evidence.deliveries:
+                self.there[case_id] = is_there
+                cases.append(case_id)
+                charge = event.charge if name in self._evidence.by_charge else None
+                yield replace(event, id=case_id, merchant_id=name, of=event.id, charge=charge)
+
+    def labels(self, merchants: Iterable[str]) -> Iterator[str]:
+        """Return all endpoints of merchants, and those that are named themselves."""
+        for name in merchants:
+            yield name
+            yield from self._labels.get(name, ())
+
+    def all_of(self, ids: Iterable[str]) -> Iterator[str]:
+        """Return what events' or deliveries' ids may be about."""
+        for known in ids:
+            yield from self._cases.get(known, (self._evidence.delivery_ids.get(known, known),))
+
+    def arrived(self, arrival: Arrival) -> Arrival:
+        """Say at which endpoint a request arrived, if its event may be for that."""
+        case_id = label(arrival.event_id, number_of(arrival.merchant_id))
+        return replace(arrival, event_id=case_id) if case_id in self.there else arrival
+
+    def ended_before_routing(self, events: Iterable[Event]) -> Iterator[tuple[str, Delivery]]:
+        """Return the ends of events that were given up before they were routed: they hold everywhere."""
+        for event in events:
+            if event.of in (None, event.id) or event.of in self._evidence.routed:
+                continue
+            own = self._evidence.deliveries.get(event.of)
+            is_given_up = own is not None and own.failed_reason in _GIVEN_UP and not own.attempted
+            if own is not None and is_given_up and event.id not in self._evidence.deliveries:
+                yield event.id, own
+
+    def _is_there(self, event: Event, name: str) -> bool | None:
+        routed_at = self._evidence.routed.get(event.id)
+        if number_of(name) == 1:
+            is_missed = routed_at is not None and any(
+                begin - STATEMENT - CLOCK_ERROR <= routed_at <= end + CLOCK_ERROR
+                for begin, end in self._evidence.gaps.get(name, ())
+            )
+            return None if is_missed else True
+        found = {_is_in(life, event, routed_at) for life in self._evidence.lives[name]}
+        return True if True in found else None if None in found else False
+
+
+def _is_in(life: Life, event: Event, routed_at: float | None) -> bool | None:
+    committed = float("inf") if event.committed_at is None else event.committed_at
+    is_too_old = committed < life.added_from
+    is_too_late = event.begun_at > life.removed_by or (
+        routed_at is not None and routed_at - CLOCK_ERROR > life.removed_by
+    )
+    if is_too_old or is_too_late:
+        return False
+    latest = float("inf") if routed_at is None else routed_at + STATEMENT + CLOCK_ERROR
+    is_in_time = life.removed_from == float("inf") or latest < life.removed_from
+    return True if event.begun_at > life.added_by and is_in_time else None
