@@ -36,7 +36,9 @@ def put_right(evidence: Evidence) -> Evidence:
         },
         deleted={event_id: _all_moved(rows, middle) for event_id, rows in evidence.deleted.items()},
         commands=_all_moved(evidence.commands, middle),
-        routed={event_id: _put(at, middle) for event_id, at in evidence.routed.items()},
+        routed={
+            event_id: at - HOUR * round((at - middle) / HOUR) for event_id, at in evidence.routed.items()
+        },
     )
 
 
@@ -47,15 +49,11 @@ def _all_moved(rows: Sequence[Row], middle: float) -> tuple[Row, ...]:
 def _moved(row: Row, middle: float) -> Row:
     """Move each instant of a row by whole hours, so that it lies in the run."""
     instants = {
-        name: _put(at, middle)
+        name: at - HOUR * round((at - middle) / HOUR)
         for name in (field.name for field in fields(row))
         if name in _INSTANTS and (at := getattr(row, name)) is not None and abs(at) < float("inf")
     }
     return replace(row, **instants)
-
-
-def _put(at: float, middle: float) -> float:
-    return at - HOUR * round((at - middle) / HOUR)
 
 
 _INSTANTS = frozenset(("started_at", "created_at", "finished_at", "given_at", "handled_at"))

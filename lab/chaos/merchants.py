@@ -39,7 +39,7 @@ class Merchant:
     @property
     def is_by_charge(self) -> bool:
         """Tell whether one of its endpoints keeps order by charge."""
-        return any(one.at_once for one in (self, *self.further))
+        return bool(self.at_once) or any(one.at_once for one in self.further)
 
     @property
     def is_hosted(self) -> bool:

@@ -2,8 +2,8 @@
 
 An endpoint has a label, which takes the place of its merchant's id: `m` the first, `m.2` the second. So has
 an event there: its own id with the number. An endpoint with a number above 1 gets what has a `seq` above the
-last one given when it was added, if it is routed before it is removed. By the times of those commands an event
-at such a boundary may or may not be for it; so may one that was routed while number 1 had been removed.
+last one given when it was added, if it is routed before it is removed. By the times of those commands an
+event at such a boundary may or may not be for it; so may one that was routed while number 1 had been removed.
 """
 
 from collections import Counter, defaultdict

@@ -14,6 +14,7 @@ from lab.chaos.evidence import (
     Event,
     Evidence,
     Injection,
+    Life,
     Limits,
     NoticeRow,
     Phase,
@@ -21,6 +22,8 @@ from lab.chaos.evidence import (
     Suspension,
 )
 from lab.chaos.judge import judge
+from lab.chaos.labels import label, merchant_of, number_of
+from lab.chaos.routes import spread
 from lab.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 
@@ -55,6 +58,11 @@ class EvidenceBuilder:
         self.given_up: dict[str, float] = {}
         self.filters: dict[str, set[frozenset[str]]] = {}
         self.unwanted: set[str] = set()
+        self.routed: dict[str, float] = {}
+        self.lives: dict[str, list[Life]] = {}
+        self.gaps: dict[str, list[tuple[float, float]]] = {}
+        self.by_charge: set[str] = set()
+        self.endpoint_ids: dict[str, str] = {}
 
     def event(
         self, name: str, at: float, merchant: str = "m1", took: float = 0.01, unsure: bool = False,
@@ -78,12 +86,13 @@ class EvidenceBuilder:
     def request(
         self, name: str, at: float, status: int | None = 200, daemon: str = "d1.1", took: float = 0.02
     ) -> Arrival:
-        """Let a request arrive that is not recorded."""
-        event = self.events[name]
-        number = 1 + sum(arrival.event_id == name for arrival in self.arrivals)
-        frame = f'{{"id":"{name}","type":"{event.type}","createdAt":"2026-11-20T08:15:30.123Z",'
+        """Let a request arrive that is not recorded; `d.2` is event `d` at endpoint 2."""
+        event = self.events[merchant_of(name)]
+        merchant = label(event.merchant_id, number_of(name))
+        number = 1 + sum((one.merchant_id, one.event_id) == (merchant, event.id) for one in self.arrivals)
+        frame = f'{{"id":"{event.id}","type":"{event.type}","createdAt":"2026-11-20T08:15:30.123Z",'
         body = f'{frame}"data":{{"object":{event.object}}}}}'.encode()
-        arrival = _arrival(event.merchant_id, name, event.type, at, body, daemon, took)
+        arrival = _arrival(merchant, event.id, event.type, at, body, daemon, took)
         arrival.attempt, arrival.status = number, status
         self.arrivals.append(arrival)
         return arrival
@@ -150,6 +159,13 @@ class EvidenceBuilder:
         if is_traced:
             self.traced.add(name)
 
+    def route(self, name: str, at: float, *numbers: int) -> None:
+        """Let an event be copied for these endpoints of its merchant, and be delivered there."""
+        self.routed[name] = at
+        del self.rows[name], self.ends[name]
+        for copy in (label(name, number) for number in numbers):
+            self.rows[copy], self.ends[copy] = [], ("delivered", None)
+
     def pass_over(self, name: str) -> None:
         """Let an event be in the log without a state."""
         del self.ends[name]
@@ -175,7 +191,7 @@ class EvidenceBuilder:
 
     def evidence(self) -> Evidence:
         """Return what the judge is given."""
-        return Evidence(
+        evidence = Evidence(
             seed=1,
             began=0.0,
             ended=120.0,
@@ -186,7 +202,7 @@ class EvidenceBuilder:
                     *end,
                     len({row.attempt for row in self.rows[name]}),
                     self.rows[name],
-                    created_at=self.events[name].begun_at,
+                    created_at=self.events[merchant_of(name)].begun_at,
                     finished_at=self.finished.get(name),
                 )
                 for name, end in self.ends.items()
@@ -206,7 +222,13 @@ class EvidenceBuilder:
             given_up=self.given_up,
             filters=self.filters,
             unwanted=self.unwanted,
+            routed=self.routed,
+            lives=self.lives,
+            gaps=self.gaps,
+            by_charge=self.by_charge,
+            endpoint_ids=self.endpoint_ids,
         )
+        return spread(evidence) if self.lives else evidence
 
 
 def _arrival(

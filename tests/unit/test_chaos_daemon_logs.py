@@ -35,6 +35,10 @@ def test_an_attempt_is_given_up_where_it_ends_without_an_answer_and_counts(tmp_p
         {**LATE, "status": None, "at": "2026-11-26T14:40:08.500000Z"},
         {**UNCOUNTED, "status": None, "event_id": "u", "at": "2026-11-26T14:40:09.500000Z"},
         {**LATE, "status": 500, "event_id": "a", "at": "2026-11-26T14:40:09.500000Z"},
+        {**LATE, "status": None, "endpoint": 2, "at": "2026-11-26T14:40:07.500000Z"},
+        {**LATE, "status": None, "endpoint": 3, "event_id": "c", "at": "2026-11-26T14:40:06.500000Z"},
     ]
     (tmp_path / "d1.3.log").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
-    assert given_up(tmp_path) == {"d": 1795704008.5}
+    assert given_up(tmp_path, {"c": "d.3"}) == {
+        "d": 1795704008.5, "d.2": 1795704007.5, "d.3": 1795704006.5
+    }  # fmt: skip

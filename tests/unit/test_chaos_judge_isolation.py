@@ -14,7 +14,7 @@ GROUP = [f"g{number}" for number in range(20)]
 def served(builder: EvidenceBuilder, begin: float, end: float, wait: float, merchant: str = "h") -> None:
     """Let ten events a second of ten merchants be sent after so long."""
     for number in range(int((end - begin) * 10)):
-        name = f"{merchant}-{begin}-{number}"
+        name = f"{merchant}-{begin:.0f}-{number}"
         committed = begin + number / 10
         builder.sent(name, committed, committed + wait, merchant=f"{merchant}{number % 10}", committing=0)
 

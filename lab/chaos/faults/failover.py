@@ -79,13 +79,13 @@ async def _put_right(testbed: Testbed, hit: Hit) -> None:
         book.end(
             name, removed_from=float("-inf"), removed_by=time.monotonic()
         )  # all that it was told is lost
-    known = set(testbed.merchants) | set(book.further(testbed.merchants)) | {PLATFORM}
-    await testbed.remove_endpoints(sorted(configured - known))
+    there = {*testbed.merchants, *book.further(testbed.merchants), PLATFORM}
+    await testbed.remove_endpoints(sorted(configured - there))
     paused = [row["merchant_id"] for row in await server.fetch(PAUSED, patience=PATIENCE)]
     await ask(testbed, [CommandRequest("resume", merchant_id) for merchant_id in (None, *paused)])
     for ids in (book.withdrawn, book.in_force):
         known = list(ids)
         ids.clear()
         ids.update(row["id"] for row in await server.fetch(WITHDRAWN, known, patience=PATIENCE))
-    there = await server.fetch(THERE, list(book.deleted), patience=PATIENCE)
-    book.deleted -= {str(row["event_id"]) for row in there}
+    rows = await server.fetch(THERE, list(book.deleted), patience=PATIENCE)
+    book.deleted -= {str(row["event_id"]) for row in rows}
