@@ -23,6 +23,7 @@ from benchmarks import (
     quiet_hour,
     recording,
     replays,
+    routes,
     shapes,
     stock,
     versions,
@@ -67,6 +68,7 @@ ASKED_FOR: Mapping[str, Scenario] = {
     "collusion": collusion.collusion,
     "console": console.console,
     "console-pages": console.pages,
+    "routes": routes.routes,
     "versions": versions.versions,
 }
 """Those of no set."""

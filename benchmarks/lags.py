@@ -26,8 +26,12 @@ def lags_of(
     merchants: int = MERCHANTS,
     warm_up: float = WARM_UP,
     patience: float = 60.0,
+    copies: int = 1,
 ) -> Run:
-    """Let a producer commit events, and compare its log with what arrived within so many more seconds."""
+    """Let a producer commit events, and compare its log with what arrived within so many more seconds.
+
+    copies: requests for each event, of which the last counts; rate and costs are for each of them.
+    """
     log = rig.folder / "produced.log"
     produce = ["produce", "--dsn", dsn, "--rate", str(rate), "--seconds", str(seconds)]
     produce += ["--merchants", str(merchants), "--log", str(log)]
@@ -37,9 +41,9 @@ def lags_of(
     said = child.read()
     child.end()
     events = int(said["events"])
-    rig.receiver.await_requests(events, patience)
-    used = (rig.usage(worker) - before).each(events)
-    arrived = rig.receiver.arrivals()
+    rig.receiver.await_requests(events * copies, patience)
+    used = (rig.usage(worker) - before).each(events * copies)
+    arrived = rig.receiver.arrivals(last=copies > 1)
     lags = []
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     start = min(line["committed_at"] for line in lines)
@@ -47,7 +51,7 @@ def lags_of(
         if line["committed_at"] >= start + warm_up:
             lags.append(1000 * (arrived[line["event_id"]] - line["committed_at"]))
     shows = {"p50 ms": statistics.median(lags), "p99 ms": percentile(lags, 0.99), "worst ms": max(lags)}
-    return Run(events / said["seconds"], used.worker, used.postgres, used.receiver, shows)
+    return Run(events * copies / said["seconds"], used.worker, used.postgres, used.receiver, shows)
 
 
 def ours(bench: Bench, template: str, rate: int, seconds: float) -> Run:

@@ -84,13 +84,13 @@ class Receiver:
         found: dict[str, Any] = json.loads(self._get("stats"))
         return found
 
-    def arrivals(self) -> dict[str, float]:
-        """Return when each event arrived first."""
-        found: dict[str, float] = {}
-        for line in self._get("arrivals").decode().splitlines():
-            event_id, moment = line.split()
-            found.setdefault(event_id, float(moment))
-        return found
+    def arrivals(self, *, last: bool = False) -> dict[str, float]:
+        """Return when each event arrived first, or last."""
+        lines = self._get("arrivals").decode().splitlines()
+        return {
+            event_id: float(moment)
+            for event_id, moment in (line.split() for line in (lines if last else reversed(lines)))
+        }
 
     def await_requests(self, number: int, patience: float) -> dict[str, Any]:
         """Return the stats as soon as so many requests have arrived."""

@@ -113,7 +113,8 @@ class _Routes:
             if is_there is not False or case_id in self._evidence.deliveries:
                 self.there[case_id] = is_there
                 cases.append(case_id)
-                charge = event.charge if name in self._evidence.by_charge else None
+                # Where no endpoint keeps order by charge at first, each event is of a charge of its own.
+                charge = (event.charge or event.id) if name in self._evidence.by_charge else None
                 yield replace(event, id=case_id, merchant_id=name, of=event.id, charge=charge)
 
     def labels(self, merchants: Iterable[str]) -> Iterator[str]:

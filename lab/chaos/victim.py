@@ -32,7 +32,7 @@ from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
-from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
+from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RouteAsk, Routed, RunAsk
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
@@ -126,6 +126,13 @@ class HitClaims(PostgresClaims):
         if runs:
             orders.reach(Point.CLAIMED)
         return runs
+
+    async def route(self, ask: RouteAsk, lease: timedelta) -> Routed:
+        """Route, passing the point after a claim."""
+        routed = await super().route(ask, lease)
+        if routed.events:
+            orders.reach(Point.CLAIMED)
+        return routed
 
     async def claim_longest_due(self, *limits: Any) -> list[ClaimedRetry]:
         """Claim due rows, passing the point after a claim."""

@@ -100,6 +100,14 @@ async def test_merchants_behave_as_told_until_told_otherwise(place: Place) -> No
         assert await place.post(SHARED, "shop") == 200
 
 
+async def test_an_endpoint_does_what_its_merchant_does_unless_it_was_told_otherwise(place: Place) -> None:
+    await place.merchants.obey({"behave": {"m1": [{"status": 503}]}})
+    for told, status in (([{"status": 500}], 500), (None, 503)):
+        await place.merchants.obey({"behave": {"m1.2": told}})
+        assert await place.post(OWN, "m1.2") == status
+        assert await place.post(OWN, "m1") == 503
+
+
 async def test_where_a_merchant_was_before_it_moved_what_was_left_behind_answers(tmp_path: Path) -> None:
     async with serving(tmp_path) as place:
         assert await place.post(OWN, "m1") == 200

@@ -50,7 +50,7 @@ def test_what_no_endpoint_is_to_get_goes_nowhere(builder: EvidenceBuilder) -> No
 
 def test_each_endpoint_has_an_order_of_its_own(builder: EvidenceBuilder) -> None:
     builder.event("f", 6, charge="a")
-    builder.event("g", 6.1, charge="b")
+    builder.event("g", 6.1)  # of a charge of its own
     for name in "fg":
         builder.route(name, 6.2, 1, 2)
     builder.attempt_each("fg", 7)

@@ -1,0 +1,117 @@
+"""Scenario: what several endpoints of a merchant cost: each event is routed, and delivered to each of them.
+
+Everything is for each delivery, so that one endpoint, which is not routed, can be compared with several. A
+lag is that of the last of an event's deliveries.
+"""
+
+import re
+from collections.abc import Callable
+
+from benchmarks.contest import Figure, Run, Runs, Section, by_turns
+from benchmarks.drains import shown
+from benchmarks.lags import lags_of
+from benchmarks.ours import deliver, fill
+from benchmarks.rig import Rig
+from benchmarks.sets import Bench
+
+MERCHANTS = 1_000
+ENDPOINTS = {1: None, 2: 1.5, 3: 1.4, 16: None}
+"""And how many times a direct delivery's µs one may take."""
+DELIVERIES = 20_000
+RATE = 100
+SECONDS = 8.0
+LONG = 262_144
+LONG_EVENTS = 50
+LONGEST = re.compile(r"duration: ([0-9.]+) ms")
+ADD = """
+SELECT added.result
+FROM webhook.endpoint, webhook.add_endpoint(
+    webhook.merchant_of(merchant_id), url, secret, key_id, NULL, NULL, NULL
+) AS added
+WHERE coalesce(webhook.endpoint_of(merchant_id), 1) = 1
+"""
+
+
+def _add(rig: Rig, database: str, endpoints: int) -> None:
+    """Give each merchant so many in all, at the same URL."""
+    for _ in range(endpoints - 1):
+        results = {row["result"] for row in rig.query(ADD, database=database)}
+        assert results == {"created"}, results
+    rig.execute("VACUUM ANALYZE webhook.endpoint, webhook.lane", database=database)
+
+
+def _drain(rig: Rig, template: str, endpoints: int, events: int, size: int = 1_000) -> Run:
+    with rig.database(template) as database:
+        _add(rig, database, endpoints)
+        fill(rig, database, events, min(events, MERCHANTS), size)
+        run = shown(deliver(rig, database, events * endpoints))
+    return Run(
+        run.rate, run.worker, run.postgres, run.receiver, {"events": run.rate / endpoints, **run.shows}
+    )
+
+
+def _lag(rig: Rig, template: str, endpoints: int, seconds: float) -> Run:
+    with rig.database(template) as database:
+        _add(rig, database, endpoints)
+        with rig.daemon(database) as daemon:
+            dsn = rig.postgres.dsn("webhook_producer", database)
+            about = daemon.process.pid, "benchmarks.ourselves", dsn, RATE, seconds
+            return lags_of(rig, *about, merchants=MERCHANTS, copies=endpoints)
+
+
+def _long(rig: Rig, template: str, endpoints: int) -> Run:
+    """Drain the longest bodies, and find the longest statement."""
+    rig.execute("ALTER SYSTEM SET log_min_duration_statement = '5ms'")
+    rig.execute("SELECT pg_reload_conf()")
+    log = rig.postgres.log_file
+    before = log.stat().st_size
+    try:
+        run = _drain(rig, template, endpoints, LONG_EVENTS, LONG)
+    finally:
+        rig.execute("ALTER SYSTEM RESET log_min_duration_statement")
+        rig.execute("SELECT pg_reload_conf()")
+    told = log.read_bytes()[before:].decode(errors="replace")
+    routed = [statement for statement in told.split("LOG:") if "routes AS" in statement]
+    longest = max((float(found[1]) for one in routed if (found := LONGEST.search(one))), default=0.0)
+    return Run(run.rate, run.worker, run.postgres, run.receiver, {**run.shows, "longest ms": longest})
+
+
+def routes(bench: Bench) -> Section:
+    """Drain backlogs, and measure lags, with one endpoint, which is direct, and with several."""
+    rig, deliveries, seconds = bench.rig, bench.events(DELIVERIES), SECONDS * bench.scale
+    contestants: dict[str, Callable[[], Run]] = {}
+    with rig.another_receiver("--log") as logging:
+        template = rig.template(logging.url(), MERCHANTS)
+        for number in ENDPOINTS:
+            contestants[_named(number)] = lambda n=number: _drain(rig, template, n, deliveries // n)  # type: ignore[misc]
+            contestants[_steady(number)] = lambda n=number: _lag(rig, template, n, seconds)  # type: ignore[misc]
+        runs = by_turns(bench.rounds, contestants, bench.tell)
+        runs.of["16 endpoints, 256 KiB"] = [_long(rig, template, 16)]
+    direct = _microseconds(runs, 1)
+    return Section(
+        "Several endpoints",
+        f"Backlogs of {deliveries:,} deliveries of 1 KB to {MERCHANTS:,} merchants, and {RATE} events a "
+        "second. Rates are deliveries a second; figures are for each delivery.",
+        runs,
+        [
+            Figure(
+                f"µs a delivery, {number} endpoints ÷ direct", _microseconds(runs, number) / direct, most=most
+            )
+            for number, most in ENDPOINTS.items()
+            if number > 1
+        ],
+        undrawn=("16 endpoints, 256 KiB",),
+    )
+
+
+def _microseconds(runs: Runs, number: int) -> float:
+    """Return what a delivery takes of the daemon and of Postgres."""
+    return runs.median(_named(number), "worker") + runs.median(_named(number), "postgres")
+
+
+def _named(number: int) -> str:
+    return "direct" if number == 1 else f"{number} endpoints"
+
+
+def _steady(number: int) -> str:
+    return f"{_named(number)}, {RATE}/s"
