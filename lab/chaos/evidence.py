@@ -164,10 +164,12 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """For how long an endpoint with a number was there: before and after the commands that say so."""
+    """For how long an endpoint with a number was there.
 
-    added_from: float = float("-inf")
-    added_by: float = float("-inf")
+    since_seq: behind which event. removed_from, removed_by: before and after the command that says so.
+    """
+
+    since_seq: int = 0
     removed_from: float = float("inf")
     removed_by: float = float("inf")
 

@@ -2,8 +2,8 @@
 
 An endpoint has a label, which takes the place of its merchant's id: `m` the first, `m.2` the second. So has
 an event there: its own id with the number. An endpoint with a number above 1 gets what has a `seq` above the
-last one given when it was added, if it is routed before it is removed. By the times of those commands an
-event at such a boundary may or may not be for it; so may one that was routed while number 1 had been removed.
+last one given when it was added, if it is routed before it is removed. What was routed about the time of that
+command may or may not be for it; so may what was routed while number 1 had been removed.
 """
 
 from collections import Counter, defaultdict
@@ -156,13 +156,12 @@ class _Routes:
 
 
 def _is_in(life: Life, event: Event, routed_at: float | None) -> bool | None:
-    committed = float("inf") if event.committed_at is None else event.committed_at
-    is_too_old = committed < life.added_from
-    is_too_late = event.begun_at > life.removed_by or (
-        routed_at is not None and routed_at - CLOCK_ERROR > life.removed_by
-    )
-    if is_too_old or is_too_late:
+    if event.seq <= life.since_seq:
         return False
-    latest = float("inf") if routed_at is None else routed_at + STATEMENT + CLOCK_ERROR
-    is_in_time = life.removed_from == float("inf") or latest < life.removed_from
-    return True if event.begun_at > life.added_by and is_in_time else None
+    if life.removed_from == float("inf"):
+        return True
+    if routed_at is None:
+        return False if event.begun_at > life.removed_by else None
+    if routed_at - CLOCK_ERROR > life.removed_by:
+        return False
+    return True if routed_at + STATEMENT + CLOCK_ERROR < life.removed_from else None

@@ -63,7 +63,9 @@ FROM
 WHERE NOT EXISTS (SELECT FROM webhook.endpoint WHERE right(url, length($3)) = $3)
 """
 """Once, however often it is asked for: $3 ends its URL, and no other's."""
-ADDED = "SELECT merchant_id AS lane, id, url FROM webhook.endpoint WHERE right(url, length($1)) = $1"
+ADDED = (
+    "SELECT merchant_id AS lane, id, url, since_seq FROM webhook.endpoint WHERE right(url, length($1)) = $1"
+)
 REMOVE_ENDPOINTS = "DELETE FROM webhook.endpoint WHERE merchant_id = ANY($1)"
 ADDED_WITHIN = 30.0
 """Seconds in which a lane that is sent from is free for a moment, other faults of the time included."""
@@ -162,10 +164,11 @@ class Book:
             if merchant_of(name) in wanted and lives[-1].removed_by == float("inf")
         ]
 
-    def end(self, name: str, **times: float) -> None:
-        """Note when an endpoint with a number was removed."""
+    def end(self, name: str, begin: float, end: float = float("inf")) -> None:
+        """Note that an endpoint with a number was removed between two moments, if it was not before."""
         *earlier, last = self.lives[name]
-        self.lives[name] = [*earlier, replace(last, **times)]
+        begin = min(begin, last.removed_from)
+        self.lives[name] = [*earlier, replace(last, removed_from=begin, removed_by=end)]
 
 
 class Testbed:
@@ -289,7 +292,7 @@ class Testbed:
         sealed = self.keyring.seal(merchant_id, self.random.choice(self.secrets[merchant_id]))
         mark = f"?added={next(self._numbers)}"
         about = sealed.sealed, sealed.key_id, further.types, further.at_once
-        began = time.monotonic()
+        ends = time.monotonic() + ADDED_WITHIN
         while True:
             said = await self.server.fetch(
                 ADD_ENDPOINT, merchant_id, self.url(merchant_id), mark, *about, patience=PATIENCE
@@ -297,7 +300,7 @@ class Testbed:
             added = await self.server.fetch(ADDED, mark, patience=PATIENCE)
             if added:
                 break
-            if time.monotonic() > began + ADDED_WITHIN:
+            if time.monotonic() > ends:
                 raise NotHitError(
                     f"no endpoint was added to {merchant_id}: {[row['result'] for row in said]}"
                 )
@@ -306,7 +309,7 @@ class Testbed:
         if f"/{name}?" not in added[0]["url"]:
             self.complain(f"{name} has the URL {added[0]['url']}")
         book = self.book
-        book.lives.setdefault(name, []).append(Life(began, time.monotonic()))
+        book.lives.setdefault(name, []).append(Life(added[0]["since_seq"]))
         book.endpoint_ids[str(added[0]["id"])] = name
         if further.types:
             book.filters.setdefault(name, set()).add(frozenset(further.types))
@@ -317,11 +320,12 @@ class Testbed:
     async def remove_endpoints(self, names: Sequence[str]) -> None:
         """Take endpoints with a number away; what they are owed fails."""
         self.book.unconfigured.update(names)
+        began = time.monotonic()
         for name in names:
-            self.book.end(name, removed_from=time.monotonic())
+            self.book.end(name, began)
         await self.server.execute(REMOVE_ENDPOINTS, list(map(lane_of, names)), patience=PATIENCE)
         for name in names:
-            self.book.end(name, removed_by=time.monotonic())
+            self.book.end(name, began, time.monotonic())
 
     def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
         """Let merchants do this with each request from now on."""

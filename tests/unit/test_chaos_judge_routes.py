@@ -64,13 +64,13 @@ def test_each_endpoint_has_an_order_of_its_own(builder: EvidenceBuilder) -> None
 @pytest.mark.parametrize(
     ("life", "what"),
     [
-        (Life(added_from=6.5, added_by=7), None),  # its `seq` was given before
-        *((Life(added_from=5.9, added_by=6.5), None), (Life(added_from=5, added_by=5.5), What.PASSED_OVER)),
-        *((Life(removed_from=5, removed_by=5.5), None), (Life(removed_from=6.5, removed_by=8), None)),
-        (Life(removed_from=11, removed_by=12), What.PASSED_OVER),  # it was routed before
+        (Life(since_seq=3), None),
+        (Life(since_seq=2), What.PASSED_OVER),
+        *((Life(removed_from=1, removed_by=1.5), None), (Life(removed_from=5, removed_by=8), None)),
+        (Life(removed_from=11, removed_by=12), What.PASSED_OVER),
     ],
 )
-def test_only_at_the_boundaries_may_an_endpoint_miss_an_event(
+def test_an_endpoint_gets_what_comes_after_its_addition_and_is_routed_before_its_removal(
     builder: EvidenceBuilder, life: Life, what: What | None
 ) -> None:
     builder.lives["m1.4"] = [life]

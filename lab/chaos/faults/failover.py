@@ -12,7 +12,6 @@ from lab.chaos.kinds import Track, fault
 from lab.chaos.labels import label_of
 from lab.chaos.testbed import Testbed
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
-from webhook_dispatcher.domain.event import PLATFORM
 
 BEHIND = (0.3, 1.0, 2.0, 4.0)
 """Seconds by which the copy may be behind: leases last for two."""
@@ -70,17 +69,17 @@ async def _put_right(testbed: Testbed, hit: Hit) -> None:
     Who is paused just now for another fault is resumed a little early.
     """
     server, book = testbed.server, testbed.book
+    further = set(book.further(testbed.merchants))
     configured = {label_of(row["lane"]) for row in await server.fetch(CONFIGURED, patience=PATIENCE)}
     for merchant_id in set(testbed.merchants) - configured:
         hit.lingers = ENDPOINT_WAIT / timedelta(seconds=1)  # for retries that came due meanwhile
         await testbed.set_endpoint(merchant_id)
         book.gaps.setdefault(merchant_id, []).append((hit.forgets_from or 0.0, time.monotonic()))
-    for name in set(book.further(testbed.merchants)) - configured:
-        book.end(
-            name, removed_from=float("-inf"), removed_by=time.monotonic()
-        )  # all that it was told is lost
-    there = {*testbed.merchants, *book.further(testbed.merchants), PLATFORM}
-    await testbed.remove_endpoints(sorted(configured - there))
+    for name in further - configured:
+        book.end(name, float("-inf"), time.monotonic())  # all that it was told is lost
+    await testbed.remove_endpoints(
+        [name for name in book.lives if name in configured and name not in further]
+    )
     paused = [row["merchant_id"] for row in await server.fetch(PAUSED, patience=PATIENCE)]
     await ask(testbed, [CommandRequest("resume", merchant_id) for merchant_id in (None, *paused)])
     for ids in (book.withdrawn, book.in_force):
