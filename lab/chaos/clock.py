@@ -36,9 +36,6 @@ def put_right(evidence: Evidence) -> Evidence:
         },
         deleted={event_id: _all_moved(rows, middle) for event_id, rows in evidence.deleted.items()},
         commands=_all_moved(evidence.commands, middle),
-        routed={
-            event_id: at - HOUR * round((at - middle) / HOUR) for event_id, at in evidence.routed.items()
-        },
     )
 
 

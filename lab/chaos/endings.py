@@ -37,6 +37,12 @@ def ending(case: Case, evidence: Evidence, commands: Commands) -> Iterator[Broke
         yield BrokenPromise(What.STUCK, case, f"it is still {delivery.state} at the end")
 
 
+def misrouted(case: Case, evidence: Evidence) -> Iterator[BrokenPromise]:
+    """Find events that were routed to an endpoint that was not there."""
+    if case.delivery is not None and evidence.there.get(case.event.id) is False:
+        yield BrokenPromise(What.UNWANTED, case, "its endpoint was not there when it was routed")
+
+
 def _unfounded(case: Case, delivery: Delivery, evidence: Evidence, commands: Commands) -> str | None:
     match delivery.failed_reason:
         case FailedReason.CANCELLED if case.event.id in evidence.cancelled:

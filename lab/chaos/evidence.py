@@ -164,9 +164,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """For how long an endpoint with a number was there.
+    """For how long an endpoint with a number was there, by numbers that had been given.
 
-    since_seq: behind which event. removed_from, removed_by: before and after the command that says so.
+    since_seq: when it was added. removed_from, removed_by: before and after it was removed.
     """
 
     since_seq: int = 0
@@ -234,7 +234,8 @@ class Evidence:
         scheduled ones are right, and those that recovers account for.
     unconfigured: merchants whose endpoint was removed for a time: their events may fail as not_configured.
     filters: the types that endpoints wanted, all that held at some time, by merchant; others want all.
-    unwanted: ids of events that the log holds without a state. routed: when those were written.
+    unwanted: ids of events that the log holds without a state; of those that were routed, too: routed.
+    places: the first number that a copy of an event has.
     lives: of all endpoints with a number, by label. gaps: when merchants had none of number 1.
     delivery_ids: of deliveries at such endpoints, whose they are.
     by_charge: the labels of those that keep order by charge. endpoint_ids: labels by the endpoints' ids.
@@ -264,10 +265,11 @@ class Evidence:
     unconfigured: frozenset[str] = frozenset()
     filters: Mapping[str, Set[frozenset[str]]] = field(default_factory=dict)
     unwanted: Set[str] = frozenset()
-    routed: Mapping[str, float] = field(default_factory=dict)
+    routed: Set[str] = frozenset()
+    places: Mapping[str, int] = field(default_factory=dict)
     delivery_ids: Mapping[str, str] = field(default_factory=dict)
     lives: Mapping[str, Sequence[Life]] = field(default_factory=dict)
-    gaps: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    gaps: Mapping[str, Sequence[Life]] = field(default_factory=dict)
     by_charge: Set[str] = frozenset()
     endpoint_ids: Mapping[str, str] = field(default_factory=dict)
     there: Mapping[str, bool | None] = field(default_factory=dict)

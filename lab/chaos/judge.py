@@ -127,6 +127,7 @@ def _about_events(
     explained = Counter(one.case.event.id for one in repeated if one.injection is not None)
     for case in cases:
         yield from endings.ending(case, evidence, cases.commands)
+        yield from endings.misrouted(case, evidence)
         yield from endings.attempts(case, explained[case.event.id], evidence)
         yield from endings.contents(case)
         yield from endings.answers(case)

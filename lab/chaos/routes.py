@@ -2,8 +2,8 @@
 
 An endpoint has a label, which takes the place of its merchant's id: `m` the first, `m.2` the second. So has
 an event there: its own id with the number. An endpoint with a number above 1 gets what has a `seq` above the
-last one given when it was added, if it is routed before it is removed. What was routed about the time of that
-command may or may not be for it; so may what was routed while number 1 had been removed.
+last one given when it was added, if it is routed before it is removed: copies' numbers say when that was. What
+was routed during that command may or may not be for it; so may what was routed while number 1 was removed.
 """
 
 from collections import Counter, defaultdict
@@ -12,14 +12,11 @@ from dataclasses import replace
 from hashlib import sha256
 from uuid import UUID
 
-from lab.chaos.commands import CLOCK_ERROR
 from lab.chaos.evidence import Delivery, Event, Evidence, Life
 from lab.chaos.labels import label, merchant_of, number_of
 from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.local.arrivals import Arrival
 
-STATEMENT = 2.0
-"""Seconds that the statement may take whose begin is noted as when an event was routed."""
 _GIVEN_UP = (FailedReason.CANCELLED, FailedReason.SKIPPED)
 
 
@@ -144,24 +141,16 @@ class _Routes:
                 yield event.id, own
 
     def _is_there(self, event: Event, name: str) -> bool | None:
-        routed_at = self._evidence.routed.get(event.id)
+        place = self._evidence.places.get(event.id)
         if number_of(name) == 1:
-            is_missed = routed_at is not None and any(
-                begin - STATEMENT - CLOCK_ERROR <= routed_at <= end + CLOCK_ERROR
-                for begin, end in self._evidence.gaps.get(name, ())
-            )
+            gaps = self._evidence.gaps.get(name, ())
+            is_missed = any(gap.removed_from < (place or gap.removed_by) <= gap.removed_by for gap in gaps)
             return None if is_missed else True
-        found = {_is_in(life, event, routed_at) for life in self._evidence.lives[name]}
+        found = {_is_in(life, event, place) for life in self._evidence.lives[name]}
         return True if True in found else None if None in found else False
 
 
-def _is_in(life: Life, event: Event, routed_at: float | None) -> bool | None:
-    if event.seq <= life.since_seq:
+def _is_in(life: Life, event: Event, place: int | None) -> bool | None:
+    if event.seq <= life.since_seq or (place or event.seq) > life.removed_by:
         return False
-    if life.removed_from == float("inf"):
-        return True
-    if routed_at is None:
-        return False if event.begun_at > life.removed_by else None
-    if routed_at - CLOCK_ERROR > life.removed_by:
-        return False
-    return True if routed_at + STATEMENT + CLOCK_ERROR < life.removed_from else None
+    return True if (place or life.removed_by) <= life.removed_from else None

@@ -53,10 +53,10 @@ SELECT event_id, endpoint, attempt, trigger, extract(epoch FROM started_at)::flo
     coalesce(outcome = 'dns' OR reason LIKE '%(resolving the name)', false) AS is_unresolved
 FROM webhook.attempts ORDER BY started_at
 """
-_ROUTED = """
-SELECT event_id, extract(epoch FROM finished_at)::float8 AS routed_at FROM webhook.logged
-WHERE state IS NULL AND copy_of IS NULL
-"""
+_ROUTED = "SELECT event_id FROM webhook.logged WHERE state IS NULL AND copy_of IS NULL"
+_PLACES = (
+    "SELECT copy_of, min(seq) AS place FROM webhook.deliveries WHERE copy_of IS NOT NULL GROUP BY copy_of"
+)
 _ENDPOINTS = "SELECT id, merchant_id AS lane FROM webhook.endpoint"
 _TRACED = "SELECT event_id FROM webhook.lost_event"
 
@@ -186,9 +186,8 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
             )
             for row in await connection.fetch(_DELIVERIES)
         }
-        routed = {
-            str(row["event_id"]): row["routed_at"] + to_monotonic for row in await connection.fetch(_ROUTED)
-        }
+        routed = {str(row["event_id"]) for row in await connection.fetch(_ROUTED)}
+        places = {str(row["copy_of"]): row["place"] for row in await connection.fetch(_PLACES)}
         endpoint_ids = {str(row["id"]): label_of(row["lane"]) for row in await connection.fetch(_ENDPOINTS)}
         traced = {str(row["event_id"]) for row in await connection.fetch(_TRACED)}
         commands = await read_commands(connection, to_monotonic)
@@ -215,6 +214,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         filters=book.filters,
         delivery_ids=delivery_ids,
         routed=routed,
+        places=places,
         lives=book.lives,
         gaps=book.gaps,
         by_charge=book.by_charge,

@@ -66,6 +66,7 @@ WHERE NOT EXISTS (SELECT FROM webhook.endpoint WHERE right(url, length($3)) = $3
 ADDED = (
     "SELECT merchant_id AS lane, id, url, since_seq FROM webhook.endpoint WHERE right(url, length($1)) = $1"
 )
+GIVEN = "SELECT last_value - (NOT is_called)::integer AS seq FROM webhook.outbox_seq_seq"
 REMOVE_ENDPOINTS = "DELETE FROM webhook.endpoint WHERE merchant_id = ANY($1)"
 ADDED_WITHIN = 30.0
 """Seconds in which a lane that is sent from is free for a moment, other faults of the time included."""
@@ -150,7 +151,7 @@ class Book:
     in_force: set[int] = field(default_factory=set)
     filters: dict[str, set[frozenset[str]]] = field(default_factory=dict)
     lives: dict[str, list[Life]] = field(default_factory=dict)
-    gaps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    gaps: dict[str, list[Life]] = field(default_factory=dict)
     endpoint_ids: dict[str, str] = field(default_factory=dict)
     by_charge: set[str] = field(default_factory=set)
     complaints: list[str] = field(default_factory=list)
@@ -165,7 +166,7 @@ class Book:
         ]
 
     def end(self, name: str, begin: float, end: float = float("inf")) -> None:
-        """Note that an endpoint with a number was removed between two moments, if it was not before."""
+        """Note between which numbers an endpoint with a number was removed."""
         *earlier, last = self.lives[name]
         begin = min(begin, last.removed_from)
         self.lives[name] = [*earlier, replace(last, removed_from=begin, removed_by=end)]
@@ -320,12 +321,18 @@ class Testbed:
     async def remove_endpoints(self, names: Sequence[str]) -> None:
         """Take endpoints with a number away; what they are owed fails."""
         self.book.unconfigured.update(names)
-        began = time.monotonic()
+        began = await self.given()
         for name in names:
             self.book.end(name, began)
         await self.server.execute(REMOVE_ENDPOINTS, list(map(lane_of, names)), patience=PATIENCE)
+        ended = await self.given()
         for name in names:
-            self.book.end(name, began, time.monotonic())
+            self.book.end(name, began, ended)
+
+    async def given(self) -> int:
+        """Return the last number that an event or a copy was given."""
+        [row] = await self.server.fetch(GIVEN, patience=PATIENCE)
+        return int(row["seq"])
 
     def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
         """Let merchants do this with each request from now on."""

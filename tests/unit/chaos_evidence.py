@@ -58,9 +58,9 @@ class EvidenceBuilder:
         self.given_up: dict[str, float] = {}
         self.filters: dict[str, set[frozenset[str]]] = {}
         self.unwanted: set[str] = set()
-        self.routed: dict[str, float] = {}
+        self.routed: dict[str, int] = {}
         self.lives: dict[str, list[Life]] = {}
-        self.gaps: dict[str, list[tuple[float, float]]] = {}
+        self.gaps: dict[str, list[Life]] = {}
         self.by_charge: set[str] = set()
         self.endpoint_ids: dict[str, str] = {}
 
@@ -159,9 +159,9 @@ class EvidenceBuilder:
         if is_traced:
             self.traced.add(name)
 
-    def route(self, name: str, at: float, *numbers: int) -> None:
+    def route(self, name: str, place: int, *numbers: int) -> None:
         """Let an event be copied for these endpoints of its merchant, and be delivered there."""
-        self.routed[name] = at
+        self.routed[name] = place
         del self.rows[name], self.ends[name]
         for copy in (label(name, number) for number in numbers):
             self.rows[copy], self.ends[copy] = [], ("delivered", None)
@@ -222,7 +222,8 @@ class EvidenceBuilder:
             given_up=self.given_up,
             filters=self.filters,
             unwanted=self.unwanted,
-            routed=self.routed,
+            routed=self.routed.keys(),
+            places=self.routed,
             lives=self.lives,
             gaps=self.gaps,
             by_charge=self.by_charge,

@@ -21,7 +21,7 @@ def builder() -> EvidenceBuilder:
     builder.filters["m1.3"] = {OTHERS}
     for name, at in (("d", 5.0), ("e", 5.1)):
         builder.event(name, at)
-        builder.route(name, at + 0.05, 1, 2)
+        builder.route(name, int(10 * at), 1, 2)
     builder.attempt_each("de", 5.2)
     for number, name in enumerate(("d.2", "e.2")):
         builder.attempt(name, 5.2 + number / 10)
@@ -52,7 +52,7 @@ def test_each_endpoint_has_an_order_of_its_own(builder: EvidenceBuilder) -> None
     builder.event("f", 6, charge="a")
     builder.event("g", 6.1)  # of a charge of its own
     for name in "fg":
-        builder.route(name, 6.2, 1, 2)
+        builder.route(name, 62, 1, 2)
     builder.attempt_each("fg", 7)
     builder.attempt("g.2", 6.5)
     builder.attempt("f.2", 6.7)
@@ -66,8 +66,7 @@ def test_each_endpoint_has_an_order_of_its_own(builder: EvidenceBuilder) -> None
     [
         (Life(since_seq=3), None),
         (Life(since_seq=2), What.PASSED_OVER),
-        *((Life(removed_from=1, removed_by=1.5), None), (Life(removed_from=5, removed_by=8), None)),
-        (Life(removed_from=11, removed_by=12), What.PASSED_OVER),
+        *((Life(0, 2, 61), None), (Life(0, 61, 62), None), (Life(0, 62, 65), What.PASSED_OVER)),
     ],
 )
 def test_an_endpoint_gets_what_comes_after_its_addition_and_is_routed_before_its_removal(
@@ -76,7 +75,7 @@ def test_an_endpoint_gets_what_comes_after_its_addition_and_is_routed_before_its
     builder.lives["m1.4"] = [life]
     builder.filters["m1.4"] = {OTHERS}  # of the events before
     builder.event("f", 6)
-    builder.route("f", 6.2, 1, 2)
+    builder.route("f", 62, 1, 2)
     builder.attempt("f", 6.5)
     builder.attempt("f.2", 6.5)
     del builder.filters["m1.4"]
@@ -84,11 +83,21 @@ def test_an_endpoint_gets_what_comes_after_its_addition_and_is_routed_before_its
     assert of_f == ([(what, "f.4")] if what else [])
 
 
+def test_nothing_is_routed_to_an_endpoint_that_has_been_removed(builder: EvidenceBuilder) -> None:
+    builder.lives["m1.4"] = [Life(removed_from=40, removed_by=50)]
+    builder.filters["m1.4"] = {OTHERS}
+    builder.rows["e.4"], builder.ends["e.4"] = [], ("failed", "cancelled")
+    builder.cancelled.add("e")
+    assert found(builder) == [(What.UNWANTED, "e.4")]
+    builder.lives["m1.4"] = [Life(removed_from=40, removed_by=51)]
+    assert found(builder) == []
+
+
 def test_an_event_routed_while_number_1_was_removed_may_miss_it(builder: EvidenceBuilder) -> None:
     del builder.ends["e"], builder.rows["e"]
     builder.arrivals = [one for one in builder.arrivals if (one.merchant_id, one.event_id) != ("m1", "e")]
     assert found(builder) == [(What.PASSED_OVER, "e")]
-    builder.gaps["m1"] = [(4.0, 6.0)]
+    builder.gaps["m1"] = [Life(0, 40, 60)]
     assert found(builder) == []
 
 
@@ -103,7 +112,7 @@ def test_what_is_given_up_before_it_is_routed_is_so_for_all(builder: EvidenceBui
 
 def test_a_fault_of_one_endpoint_excuses_no_other(builder: EvidenceBuilder) -> None:
     builder.event("f", 6)
-    builder.route("f", 6.2, 1, 2)
+    builder.route("f", 62, 1, 2)
     builder.attempt("f", 20)
     builder.attempt("f.2", 20)
     builder.fault("one hangs", 6, 20, merchants=["m1.2"])
@@ -118,7 +127,7 @@ def test_the_platform_is_told_of_an_endpoint_by_itself(builder: EvidenceBuilder)
     for number in range(9):
         name = f"f{number}"
         builder.event(name, 10 + 5 * number)
-        builder.route(name, 10.05 + 5 * number, 1, 2)
+        builder.route(name, 62 + 3 * number, 1, 2)
         builder.attempt(name, 10.1 + 5 * number)
         builder.attempt(f"{name}.2", 10.1 + 5 * number, status=503)
         builder.fail(f"{name}.2", "cancelled")

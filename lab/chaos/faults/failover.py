@@ -1,9 +1,9 @@
 """A server that takes over and lacks what was committed in the last seconds, and what operators do then."""
 
-import time
+from dataclasses import replace
 from datetime import timedelta
 
-from lab.chaos.evidence import Repeats
+from lab.chaos.evidence import Life, Repeats
 from lab.chaos.faults.asking import PATIENCE, CommandRequest, ask
 from lab.chaos.faults.hold import hold_over_all
 from lab.chaos.faults.server import change
@@ -69,14 +69,20 @@ async def _put_right(testbed: Testbed, hit: Hit) -> None:
     Who is paused just now for another fault is resumed a little early.
     """
     server, book = testbed.server, testbed.book
+    given = await testbed.given()  # numbers that are lost are given again
+    for name, lives in book.lives.items():
+        book.lives[name] = [
+            replace(one, removed_from=min(one.removed_from, given)) if one.removed_by < float("inf") else one
+            for one in lives
+        ]
     further = set(book.further(testbed.merchants))
     configured = {label_of(row["lane"]) for row in await server.fetch(CONFIGURED, patience=PATIENCE)}
     for merchant_id in set(testbed.merchants) - configured:
         hit.lingers = ENDPOINT_WAIT / timedelta(seconds=1)  # for retries that came due meanwhile
         await testbed.set_endpoint(merchant_id)
-        book.gaps.setdefault(merchant_id, []).append((hit.forgets_from or 0.0, time.monotonic()))
+        book.gaps.setdefault(merchant_id, []).append(Life(0, 0, await testbed.given()))
     for name in further - configured:
-        book.end(name, float("-inf"), time.monotonic())  # all that it was told is lost
+        book.end(name, 0, await testbed.given())  # all that it was told is lost
     await testbed.remove_endpoints(
         [name for name in book.lives if name in configured and name not in further]
     )

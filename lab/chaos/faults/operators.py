@@ -1,13 +1,13 @@
 """What operators do while the daemons run: endpoints changed, merchants paused, rows locked and edited."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import asyncpg
 
-from lab.chaos.evidence import Repeats
+from lab.chaos.evidence import Life, Repeats
 from lab.chaos.faults import endpoints, ranges, storm, withdrawals  # noqa: F401 (they register)
 from lab.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, taken_up
 from lab.chaos.faults.hold import hold_over_all
@@ -150,14 +150,15 @@ async def remove_endpoints(testbed: Testbed, hit: Hit) -> None:
         hit.touches(merchants)
         hit.lingers = ENDPOINT_WAIT.total_seconds()  # for retries that came due meanwhile
         testbed.book.unconfigured.update(merchants)
-        began = time.monotonic()
+        gap = Life(removed_from=await testbed.given())
         try:
             await testbed.server.execute(UNSET, merchants, patience=PATIENCE)
             await testbed.wait(testbed.random.uniform(0.2, 1.5))
         finally:
             for merchant_id in merchants:
                 await testbed.set_endpoint(merchant_id)
-                testbed.book.gaps.setdefault(merchant_id, []).append((began, time.monotonic()))
+                ended = replace(gap, removed_by=await testbed.given())
+                testbed.book.gaps.setdefault(merchant_id, []).append(ended)
 
 
 @fault("head rows locked", Track.OPERATORS, Repeats.NONE)
