@@ -2,8 +2,9 @@
 
 An endpoint has a label, which takes the place of its merchant's id: `m` the first, `m.2` the second. So has
 an event there: its own id with the number. An endpoint with a number above 1 gets what has a `seq` above the
-last one given when it was added, if it is routed before it is removed: copies' numbers say when that was. What
-was routed during that command may or may not be for it; so may what was routed while number 1 was removed.
+last one given when it was added, if it is routed before it is removed: copies' numbers say when that was.
+What was routed during that command may or may not be for it; so may what was routed while number 1 was
+removed.
 """
 
 from collections import Counter, defaultdict
