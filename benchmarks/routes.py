@@ -78,7 +78,7 @@ def _long(rig: Rig, template: str, endpoints: int) -> Run:
 
 def routes(bench: Bench) -> Section:
     """Drain backlogs, and measure lags, with one endpoint, which is direct, and with several."""
-    rig, deliveries, seconds = bench.rig, bench.events(DELIVERIES), SECONDS * bench.scale
+    rig, deliveries, seconds = bench.rig, bench.events(DELIVERIES), max(3.0, SECONDS * bench.scale)
     contestants: dict[str, Callable[[], Run]] = {}
     with rig.another_receiver("--log") as logging:
         template = rig.template(logging.url(), MERCHANTS)
