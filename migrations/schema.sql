@@ -455,6 +455,7 @@ CREATE FUNCTION webhook.recall_lane() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     is_other boolean := TG_OP <> 'UPDATE' OR NEW.url <> OLD.url;
+    has_several boolean;
 BEGIN
     -- Who routes goes by who there is and what they want; the lane is locked until this is so.
     IF TG_OP <> 'UPDATE' OR NEW.types IS DISTINCT FROM OLD.types THEN
@@ -480,7 +481,12 @@ BEGIN
         last_failure_at = CASE WHEN is_other THEN NULL ELSE lane.last_failure_at END,
         failing_since = CASE WHEN is_other THEN NULL ELSE lane.failing_since END,
         failures_in_a_row = CASE WHEN is_other THEN 0 ELSE lane.failures_in_a_row END,
-        reported_failing_since = CASE WHEN TG_OP <> 'DELETE' THEN lane.reported_failing_since END;
+        reported_failing_since = CASE WHEN TG_OP <> 'DELETE' THEN lane.reported_failing_since END
+    RETURNING lane.routed_at IS NOT NULL INTO has_several;
+    IF TG_OP = 'INSERT' AND has_several THEN
+        -- It waited while the second one was added, and is not where number 1 belongs from then on.
+        RAISE serialization_failure USING MESSAGE = 'the merchant has got several endpoints just now', HINT = 'ask again';
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -1127,6 +1133,24 @@ BEGIN
 END
 $$;
 
+-- Where what is owed to an endpoint may be: of number 1 also where it was before there were several, or while there were.
+CREATE FUNCTION webhook.places_of(merchant text, number smallint) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN number = 1 THEN ARRAY[merchant] ELSE '{}'::text[] END || webhook.lane_named(merchant, number);
+
+-- The lane of a merchant's endpoint, while none of the merchant's can be changed, added or moved by anybody else.
+CREATE FUNCTION webhook.lock_endpoint(merchant text, number smallint) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM webhook.endpoint
+    WHERE endpoint.merchant_id >= merchant AND endpoint.merchant_id < merchant || ' '
+    ORDER BY endpoint.merchant_id
+    FOR NO KEY UPDATE;
+    -- A statement of its own: it sees where they were moved while that one waited.
+    RETURN webhook.lane_of(merchant, number);
+END
+$$;
+
 -- Configure a merchant's endpoint of this number, which is 1 of one that is new, or change its URL and name (null: as they are;
 -- no name: '') and, unless they are kept, its types; its secret stays. 'created', 'changed', 'unchanged' (nothing is written), or
 -- 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no URL or secret was given). Who asks was found before.
@@ -1137,16 +1161,15 @@ RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    its_lane text;
     known webhook.endpoint;
 BEGIN
     IF length(put_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
         RAISE invalid_parameter_value USING MESSAGE = 'this is no URL';
     END IF;
     LOOP
-        SELECT endpoint.* INTO known
-        FROM webhook.endpoint
-        WHERE endpoint.merchant_id = webhook.lane_of(merchant, number)
-        FOR NO KEY UPDATE;
+        its_lane := webhook.lock_endpoint(merchant, number);
+        SELECT endpoint.* INTO known FROM webhook.endpoint WHERE endpoint.merchant_id = its_lane;
         IF FOUND THEN
             IF coalesce(put_endpoint.url, known.url) = known.url
                 AND coalesce(put_endpoint.name, known.name, '') = coalesce(known.name, '')
@@ -1188,12 +1211,10 @@ CREATE FUNCTION webhook.set_order(merchant text, number smallint, at_once intege
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    its_lane text := webhook.lock_endpoint(merchant, number);
     known webhook.endpoint;
 BEGIN
-    SELECT endpoint.* INTO known
-    FROM webhook.endpoint
-    WHERE endpoint.merchant_id = webhook.lane_of(merchant, number)
-    FOR NO KEY UPDATE;
+    SELECT endpoint.* INTO known FROM webhook.endpoint WHERE endpoint.merchant_id = its_lane;
     IF NOT FOUND THEN
         RETURN 'not_configured';
     END IF;
@@ -1213,12 +1234,11 @@ $$;
 CREATE FUNCTION webhook.lock_held(merchant text, number smallint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    its_lane text := webhook.lane_of(merchant, number);
+    -- First the endpoint and then its lane, as a change of the endpoint locks them.
+    its_lane text := webhook.lock_endpoint(merchant, number);
     found_lane webhook.lane;
 BEGIN
-    -- First the endpoint and then its lane, as a change of the endpoint locks them.
-    PERFORM FROM webhook.endpoint WHERE endpoint.merchant_id = its_lane FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    IF NOT EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = its_lane) THEN
         RETURN 'not_configured';
     END IF;
     SELECT * INTO found_lane FROM webhook.lane WHERE lane.merchant_id = its_lane FOR NO KEY UPDATE;
@@ -1238,7 +1258,9 @@ BEGIN
         OR EXISTS (
             SELECT
             FROM webhook.outbox
-            WHERE outbox.merchant_id = its_lane AND outbox.claim IS NOT NULL AND outbox.due_at >= clock_timestamp()
+            WHERE
+                outbox.merchant_id = ANY(webhook.places_of(merchant, number))
+                AND outbox.claim IS NOT NULL AND outbox.due_at >= clock_timestamp()
         )
     THEN
         RETURN 'sending';
@@ -1263,7 +1285,7 @@ CREATE FUNCTION webhook.rotate_secret(
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    its_lane text := webhook.lane_of(merchant, number);
+    its_lane text := webhook.lock_endpoint(merchant, number);
 BEGIN
     IF overlap <= interval '0' OR overlap > interval '30 days' THEN
         RAISE invalid_parameter_value USING MESSAGE = 'the overlap is not within 30 days';
@@ -1292,21 +1314,25 @@ BEGIN
     result := CASE WHEN FOUND THEN 'rotated' ELSE 'not_configured' END;
     SELECT count(*) INTO rotate_secret.waiting
     FROM (
-        (
-            SELECT
-            FROM webhook.outbox
-            WHERE outbox.merchant_id = its_lane AND outbox.due_at IS NULL
-            ORDER BY outbox.merchant_id, outbox.seq
-            LIMIT 10000
-        )
-        UNION ALL
-        (
-            SELECT
-            FROM webhook.outbox
-            WHERE outbox.merchant_id = its_lane AND outbox.due_at IS NOT NULL
-            ORDER BY outbox.merchant_id, outbox.due_at
-            LIMIT 10000
-        )
+        SELECT
+        FROM unnest(webhook.places_of(merchant, number)) AS place (lane)
+        CROSS JOIN LATERAL (
+            (
+                SELECT
+                FROM webhook.outbox
+                WHERE outbox.merchant_id = place.lane AND outbox.due_at IS NULL
+                ORDER BY outbox.merchant_id, outbox.seq
+                LIMIT 10000
+            )
+            UNION ALL
+            (
+                SELECT
+                FROM webhook.outbox
+                WHERE outbox.merchant_id = place.lane AND outbox.due_at IS NOT NULL
+                ORDER BY outbox.merchant_id, outbox.due_at
+                LIMIT 10000
+            )
+        ) AS one
         LIMIT 10000
     ) AS owed;
 END
@@ -1346,7 +1372,7 @@ BEGIN
     IF (
         SELECT count(*) FROM webhook.endpoint
         WHERE endpoint.merchant_id > first_lane AND endpoint.merchant_id < merchant || ' '
-    ) >= 15 THEN
+    ) >= 15 OR EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = webhook.lane_named(merchant, 999::smallint)) THEN
         result := 'too_many';
         RETURN;
     END IF;
@@ -1366,7 +1392,7 @@ BEGIN
             UPDATE webhook.lane
             SET
                 routed_at = clock_timestamp(), epoch = floor(random() * 9007199254740992), lease_until = '-infinity',
-                recalled = false, wait_until = '-infinity', suspended_at = NULL, last_success_at = NULL, last_failure_at = NULL,
+                recalled = false, paused = false, wait_until = '-infinity', suspended_at = NULL, last_success_at = NULL, last_failure_at = NULL,
                 failing_since = NULL, failures_in_a_row = 0, reported_failing_since = NULL, retry_at = clock_timestamp()
             WHERE lane.merchant_id = merchant;
             UPDATE webhook.endpoint SET merchant_id = first_lane WHERE endpoint.merchant_id = merchant;
@@ -1444,6 +1470,16 @@ BEGIN
     UPDATE webhook.endpoint SET merchant_id = merchant WHERE endpoint.merchant_id = first_lane;
     PERFORM webhook.serve_programs(26);
     RETURN true;
+END
+$$;
+
+-- Serve programs again that know but one endpoint, once nobody is routed and nothing is owed in an endpoint's lane.
+CREATE FUNCTION webhook.serve_unrouted() RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (SELECT state.compatible_from = 26 FROM webhook.state WHERE state.is_only) AND webhook.oldest_served() < 26 THEN
+        PERFORM webhook.serve_programs(26);
+    END IF;
 END
 $$;
 
@@ -2212,9 +2248,9 @@ CREATE FUNCTION webhook.own_remove_endpoint(token bytea, endpoint uuid DEFAULT N
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own text := (webhook.authorized_merchant(token)).merchant;
+    its_lane text := webhook.lock_endpoint(own, webhook.endpoint_number(own, endpoint));
 BEGIN
-    DELETE FROM webhook.endpoint AS known
-    WHERE known.merchant_id = webhook.lane_of(own, webhook.endpoint_number(own, endpoint));
+    DELETE FROM webhook.endpoint AS known WHERE known.merchant_id = its_lane;
     RETURN FOUND;
 END
 $$;
@@ -3464,9 +3500,12 @@ $$;
 -- False where there is no endpoint.
 CREATE FUNCTION webhook.console_remove_endpoint(session bytea, merchant text, number smallint DEFAULT 1) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    its_lane text;
 BEGIN
     PERFORM webhook.person_who_changes(session);
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = webhook.lane_of(merchant, number);
+    its_lane := webhook.lock_endpoint(merchant, number);
+    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = its_lane;
     RETURN FOUND;
 END
 $$;
@@ -3699,7 +3738,7 @@ REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA webhook FROM public;
 GRANT EXECUTE ON FUNCTION
 webhook.event_can_be_sent, webhook.charge_key, webhook.server_identifier, webhook.command_merchant,
 webhook.endpoint_without_secrets, webhook.refuse_change, webhook.merchant_of, webhook.endpoint_of, webhook.lane_named,
-webhook.delivery_id
+webhook.places_of, webhook.delivery_id
 TO public;
 GRANT SELECT (name, charge_path, created_at, retired_at) ON webhook.event_type TO public;
 -- By name as well, so that who takes them from everybody takes nothing from these.
@@ -3735,8 +3774,8 @@ TO webhook_admin;
 
 -- Monitoring: no payload, and nothing of what merchants answered.
 GRANT SELECT ON
-webhook.state, webhook.attempts, webhook.endpoints, webhook.charges, webhook.api_keys, webhook.lost_event, webhook.dispatcher,
-webhook.attempts_by_minute
+webhook.state, webhook.attempts, webhook.attempted, webhook.endpoints, webhook.charges, webhook.api_keys, webhook.lost_event,
+webhook.dispatcher, webhook.attempts_by_minute
 TO webhook_observer;
 GRANT SELECT (
     event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at,
@@ -3763,7 +3802,7 @@ TO webhook_dispatcher;
 GRANT SELECT, USAGE ON SEQUENCE webhook.outbox_seq_seq TO webhook_dispatcher;
 GRANT EXECUTE ON FUNCTION
 webhook.withdraw_command, webhook.stop_command, webhook.read_sequences, webhook.only_reads, webhook.lane_of,
-webhook.become_direct, webhook.delivery_ids
+webhook.become_direct, webhook.serve_unrouted, webhook.delivery_ids
 TO webhook_dispatcher;
 -- Upkeep clears away what expired. UPDATE is what locks need.
 GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE

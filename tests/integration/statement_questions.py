@@ -348,6 +348,7 @@ QUESTIONS: Mapping[str, Question] = {
         ASKED,
     ),
     "find_alone": Question(()),
+    "serve_unrouted": Question(()),
     "become_direct": Question((f"'{HOT_ONE}'",)),
     # retrying
     "find_due_lanes": Question(("'-infinity'", "''", str(ASKED)), ASKED),

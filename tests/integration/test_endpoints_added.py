@@ -1,5 +1,6 @@
 """A second endpoint makes a merchant routed, and the last but number 1 direct again."""
 
+import asyncio
 import json
 
 import asyncpg
@@ -34,7 +35,7 @@ async def test_the_second_is_in_a_lane_of_its_own_as_number_1_is_from_then_on(
     assert (added["result"], added["number"]) == ("created", 2)
     assert [row["merchant_id"] for row in await db.fetch(RAW)] == ["m\x1f1", "m\x1f2", "m2"]
     own, number_1, number_2 = [await _lane(storage, name) for name in ("m", "m\x1f1", "m\x1f2")]
-    assert (own["routed_at"] is None, own["paused"], own["failures_in_a_row"]) == (False, True, 0)
+    assert (own["routed_at"] is None, own["paused"], own["failures_in_a_row"]) == (False, False, 0)
     assert (number_1["paused"], number_1["failures_in_a_row"]) == (True, 7)
     assert (number_2["paused"], number_2["failures_in_a_row"]) == (True, 0)
     seen = await db.fetch(
@@ -115,6 +116,50 @@ async def test_nobody_left_is_not_configured(storage: StorageHarness) -> None:
     assert await db.fetchval(DIRECT)
     lane = await _lane(storage, "m")
     assert (lane["routed_at"], lane["endpoint_removed_at"] is not None) == (None, True)
+
+
+async def test_programs_that_know_one_are_served_once_nothing_is_owed_to_what_is_removed(
+    storage: StorageHarness,
+) -> None:
+    db = storage.db
+    await storage.configure("m")
+    await _add(storage)
+    await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f2'")
+    await storage.insert_due("m\x1f2", 60)
+    assert await db.fetchval(DIRECT)
+    here = await storage.daemon("here")
+    await here.claims.serve_unrouted()
+    assert await db.fetchval(COMPATIBLE) == 26
+    await db.execute("DELETE FROM webhook.outbox")
+    await here.claims.serve_unrouted()
+    assert await db.fetchval(COMPATIBLE) == 1
+
+
+async def test_number_1_that_is_set_while_the_second_is_added_is_asked_for_again(
+    storage: StorageHarness,
+) -> None:
+    await storage.configure("m")
+    adding = await storage.session(user="postgres")
+    setting = await storage.session(user="postgres", application_name="setting")
+    async with adding.transaction():
+        assert await adding.fetchval(ADD, "m", None, None) == "created"
+        set_anew = asyncio.create_task(
+            setting.execute(
+                "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
+                "VALUES ('m', 'https://example.com/', '\\x00', 'k1') ON CONFLICT (merchant_id) DO NOTHING"
+            )
+        )
+        await storage.until_waiting("setting", set_anew)
+    with pytest.raises(asyncpg.SerializationError, match="several endpoints just now"):
+        await set_anew
+    assert [row["merchant_id"] for row in await storage.db.fetch(RAW)] == ["m\x1f1", "m\x1f2"]
+
+
+async def test_number_999_is_the_last(storage: StorageHarness) -> None:
+    await storage.configure("m")
+    await _add(storage)
+    await storage.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES (E'm\\x1f999')")
+    assert (await _add(storage))["result"] == "too_many"
 
 
 async def test_there_are_15_beside_number_1(storage: StorageHarness) -> None:

@@ -462,6 +462,33 @@ async def test_a_retry_goes_on_where_its_endpoint_is_as_a_copy(
     )
 
 
+async def test_the_next_are_due_as_soon_as_some_are_handed_on(
+    storage: StorageHarness, here: Daemon, merchant: Merchant
+) -> None:
+    await storage.insert_due("m", *[-1] * 5)
+    await merchant.add()
+    claimed = await here.claims.claim_due_of(["m"], 2, 2, LEASE)
+    assert (len(claimed), (await storage.lane("m"))["retry_at"] > await storage.now()) == (2, True)
+    await here.claims.hand_on(claimed, await storage.now())
+    assert (await storage.lane("m"))["retry_at"] <= await storage.now()
+
+
+async def test_a_late_answer_of_what_was_handed_on_is_settled(
+    storage: StorageHarness, here: Daemon, routed: Merchant
+) -> None:
+    await routed.insert("charge.created")
+    await route(here, await take(here))
+    await storage.db.execute("UPDATE webhook.outbox SET due_at = clock_timestamp()")
+    [retry] = await due(storage, here, M1)
+    await storage.db.execute(REMOVE, M2)
+    assert await here.claims.become_direct("m")
+    there = await storage.daemon("there")
+    assert await hand_on(storage, there, M1) == {retry.event.seq: HandedOn.MOVED}
+    assert await here.records.write_late(
+        answered(retry.event, retry.claim, await storage.now(), 200, is_retry=True)
+    )
+
+
 @pytest.mark.parametrize("order", ["early", "late", "lapsed"])
 async def test_a_retry_that_is_in_flight_while_a_second_endpoint_is_added(
     storage: StorageHarness, here: Daemon, merchant: Merchant, order: str

@@ -153,7 +153,10 @@ class Retrier:
         try:
             lanes = list({retry.event.lane for retry in claimed})
             endpoints = await self._unreadable.read_endpoints(lanes)
-            strays = [retry for retry in claimed if retry.event.lane not in endpoints]
+            # What can never be sent ends where it is.
+            strays = [
+                retry for retry in claimed if retry.event.lane not in endpoints and retry.event.fault is None
+            ]
             handed_on = await self._unreadable.hand_on(strays, self._database_clock.now())
         except StorageError:
             for retry in claimed:

@@ -59,11 +59,12 @@ class Mending:
         self._after = ""
 
     async def step(self) -> None:
-        """Correct those on the next page, and all that are routed in vain."""
+        """Correct those on the next page, and all routed in vain; older programs may be served then."""
         lanes = await self._claims.mend_retries(self._after, SWEEP_PAGE)
         self._after = lanes[-1][0] if len(lanes) == SWEEP_PAGE else ""
         for merchant_id in await self._claims.find_alone():
             await self._claims.become_direct(merchant_id)
+        await self._claims.serve_unrouted()
 
 
 class ClockCorrection:

@@ -104,6 +104,10 @@ class Claims(Protocol):
         """Name merchants that are routed still, though number 1 alone is left, or nobody."""
         ...
 
+    async def serve_unrouted(self) -> None:
+        """Serve programs that know but one endpoint, once nobody has several and nothing is owed to these."""
+        ...
+
     async def become_direct(self, merchant_id: str) -> bool:
         """Make such a merchant's lane its endpoint's again; False: number 1 owes first attempts still."""
         ...

@@ -153,6 +153,9 @@ class PostgresClaims:
     async def find_alone(self) -> list[str]:
         return [row["merchant_id"] for row in await self._fetch("find_alone")]
 
+    async def serve_unrouted(self) -> None:
+        await self._fetch("serve_unrouted")
+
     async def become_direct(self, merchant_id: str) -> bool:
         [row] = await self._fetch("become_direct", merchant_id)
         return bool(row["is_direct"])

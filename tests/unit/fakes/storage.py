@@ -148,6 +148,9 @@ class FakeClaims:
             self.database.lanes[ask.lease.lane].is_leased = False
         return routed
 
+    async def serve_unrouted(self) -> None:
+        self.database.fail("serve_unrouted")
+
     async def find_alone(self) -> list[str]:
         return list(self.alone)
 

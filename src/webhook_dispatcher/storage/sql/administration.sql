@@ -108,9 +108,13 @@ RETURNING merchant_id;
 -- order: one row
 SELECT count(*) AS owed
 FROM (
-    (SELECT FROM webhook.owed WHERE owed.merchant_id = webhook.lane_of($1, $2) AND owed.due_at IS NULL LIMIT $3)
-    UNION ALL
-    (SELECT FROM webhook.owed WHERE owed.merchant_id = webhook.lane_of($1, $2) AND owed.due_at IS NOT NULL LIMIT $3)
+    SELECT
+    FROM unnest(webhook.places_of($1, $2)) AS place (lane)
+    CROSS JOIN LATERAL (
+        (SELECT FROM webhook.owed WHERE owed.merchant_id = place.lane AND owed.due_at IS NULL LIMIT $3)
+        UNION ALL
+        (SELECT FROM webhook.owed WHERE owed.merchant_id = place.lane AND owed.due_at IS NOT NULL LIMIT $3)
+    ) AS one
     LIMIT $3
 ) AS counted;
 

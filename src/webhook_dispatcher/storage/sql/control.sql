@@ -355,6 +355,12 @@ WITH locked AS MATERIALIZED (
         lane.merchant_id >= $1::text COLLATE "C"
         AND lane.merchant_id < ($1::text || ' ') COLLATE "C"
         AND ($3::smallint IS NULL OR lane.merchant_id = webhook.lane_of($1, $3))
+        AND CASE
+            WHEN NOT $2 THEN true
+            -- Who routes sends nothing: what it copies waits in the endpoints' lanes. And what a removed endpoint is owed fails.
+            WHEN lane.merchant_id = $1 THEN lane.routed_at IS NULL
+            ELSE EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id)
+        END
     ORDER BY lane.merchant_id
     FOR NO KEY UPDATE
 )

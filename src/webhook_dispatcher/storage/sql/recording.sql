@@ -405,5 +405,8 @@ SELECT
         FROM webhook.outbox
         WHERE
             outbox.seq = $1
-            AND CASE WHEN outbox.id = $2 THEN outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4 END
+            AND CASE
+                WHEN (outbox.id, outbox.merchant_id) = ($2, $3)
+                    THEN outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4
+            END
     ) AS is_settled;

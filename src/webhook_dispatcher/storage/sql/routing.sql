@@ -274,7 +274,7 @@ locked_lane AS MATERIALIZED (
 ),
 -- What is in a list is asked within CASE, and so hashed: a join may compare each with each.
 target AS MATERIALIZED (
-    SELECT placed.seq, placed.claim, placed.merchant, placed.to_lane
+    SELECT placed.seq, placed.claim, placed.merchant, placed.lane, placed.to_lane
     FROM (
         SELECT
             asked.seq, asked.claim, asked.merchant, asked.lane,
@@ -289,7 +289,7 @@ target AS MATERIALIZED (
     WHERE placed.to_lane <> placed.lane
 ),
 owed AS MATERIALIZED (
-    SELECT target.seq, target.merchant, target.to_lane, mine.copy_of
+    SELECT target.seq, target.merchant, target.lane, target.to_lane, mine.copy_of
     FROM target
     CROSS JOIN LATERAL (
         SELECT outbox.copy_of
@@ -335,8 +335,9 @@ logged AS (
 woken AS (
     UPDATE webhook.lane
     SET retry_at = least(lane.retry_at, clock_timestamp())
-    FROM (SELECT DISTINCT owed.to_lane FROM owed) AS reached
-    WHERE lane.merchant_id = ANY(ARRAY[reached.to_lane]) AND lane.suspended_at IS NULL
+    -- Where they were, their slots are free.
+    FROM (SELECT owed.to_lane AS lane FROM owed UNION SELECT owed.lane FROM owed) AS reached
+    WHERE lane.merchant_id = ANY(ARRAY[reached.lane]) AND lane.suspended_at IS NULL
 )
 SELECT
     asked.seq,
@@ -379,3 +380,8 @@ WHERE
 -- row: is_direct boolean
 -- order: one row
 SELECT webhook.become_direct($1) AS is_direct;
+
+-- name: serve_unrouted
+-- Serve programs again that know but one endpoint, once no merchant has several and nothing is owed to one of these.
+-- none: always
+SELECT FROM webhook.serve_unrouted();
