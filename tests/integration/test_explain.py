@@ -133,11 +133,11 @@ async def test_what_cannot_be_read_is_named_and_costs_nothing_else(
     seq, _ = await storage.insert("m", "{}", "{}")
     lease, events = await here.claim("m")
     await end(here, events[0], lease.epoch, 500, storage)
-    await storage.db.execute("REVOKE SELECT ON webhook.attempts FROM webhook_admin")
+    await storage.db.execute("REVOKE SELECT ON webhook.attempted FROM webhook_admin")
     said = await told(explain, await identity(storage, seq))
     assert "Attempt 1 failed (status 500); attempt 2 is due" in said
-    assert "Could not be read: its attempts (permission denied for view attempts)." in said
-    assert "Could not be read: the merchant's latest attempts (permission denied for view attempts)." in said
+    assert "Could not be read: its attempts (permission denied for view attempted)." in said
+    assert "Could not be read: the merchant's latest attempts (permission denied for view attempted)." in said
 
 
 @pytest.mark.parametrize("merchant", ["m", None])
