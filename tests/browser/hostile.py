@@ -80,7 +80,7 @@ FOREIGN = r"""() => {
         ["href", "action", "formaction", "src"].some(name =>
             each.hasAttribute(name) && !/^(#|\/(?!\/))/.test(each.getAttribute(name))));
     const asking = [...document.querySelectorAll("[hx-get],[hx-post],[data-hx-get]")].filter(each =>
-        !["live", "url"].includes(each.id));
+        !/^(live|url(_\d+)?)$/.test(each.id));
     const handlers = [...document.querySelectorAll("*")].filter(each =>
         [...each.attributes].some(attribute => /^(on|hx-on|data-hx|hx-vals)/.test(attribute.name)));
     return [...document.querySelectorAll(elements), ...scripts, ...links, ...asking, ...handlers]
