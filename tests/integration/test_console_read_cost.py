@@ -187,6 +187,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     ),
     "numbers": (("show_numbers", "{person}", NOW, NOW), 2),
     "a story": (("console_read_deliveries", "{person}", f"ARRAY[{EVENT}]", "20", "ARRAY['m7']"), 1),
+    "where it was to go": (("console_read_endpoints_since", "{person}", "'m7'", NOW), 1),
     "its payload": (("show_payload", "{person}", EVENT, "1000"), 1),
     "its attempts": (("console_read_attempts", "{person}", EVENT, "100"), 1),
     "what was answered": (("console_read_excerpts", "{person}", EVENT, "100"), 1),
