@@ -144,11 +144,11 @@ REQUEST_HEADERS: Mapping[str, Object] = {
 }
 LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
     ("listDeliveries", 200): (
-        ("readDelivery", "eventId", "$response.body#/data/0/eventId"),
-        ("retryDelivery", "eventId", "$response.body#/data/0/eventId"),
+        ("readDelivery", "eventId", "$response.body#/data/0/deliveryId"),
+        ("retryDelivery", "eventId", "$response.body#/data/0/deliveryId"),
     ),
     ("listEvents", 200): (("readDelivery", "eventId", "$response.body#/data/0/id"),),
-    ("readDelivery", 200): (("retryDelivery", "eventId", "$response.body#/data/eventId"),),
+    ("readDelivery", 200): (("retryDelivery", "eventId", "$response.body#/data/deliveryId"),),
     ("retryDelivery", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
     ("testWebhook", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
     ("testWebhookById", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
