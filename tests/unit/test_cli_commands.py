@@ -182,6 +182,24 @@ def test_a_second_endpoint_is_added_when_nothing_is_sent_to_the_first(shell: She
     assert [each["number"] for each in shell.json("endpoint list m1", database)] == [1, 2]
 
 
+def test_of_several_endpoints_the_first_is_told_apart_where_no_number_is_given(shell: Shell) -> None:
+    paused = replace(ASKED, command="pause", status=CommandStatus.DONE)
+    database = FakeAdministration([paused])
+    shell("endpoint set m1 https://merchant.com/", database)
+    shell("endpoint add m1 https://merchant.com/2", database)
+    database.preview, database.not_held = SOME, [NotHeld(is_paused=False)]
+    _, out, _ = shell("endpoint rotate-secret m1 --hold", database)
+    assert "m1, endpoint 1: secret replaced" in out
+    assert "nothing is sent until `resume m1 --endpoint 1`" in out
+    assert [request.args for request in database.requests] == [{"endpoint": 1}]
+    assert "m1, endpoint 1: 5 to be sent" in shell("endpoint rotate-secret m1", database)[2]
+    assert "m1, endpoint 1: 5 owed" in shell("endpoint remove m1", database)[2]
+    assert shell("endpoint remove m1 --yes", database)[1] == "m1, endpoint 1: removed\n"
+    for line in ("show m1", "rotate-secret m1", "remove m1 --yes", "set m1 --order charge"):
+        code, _, err = shell(f"endpoint {line}", database)
+        assert (code, "'m1' has no endpoint 1; see `endpoint list m1`" in err) == (1, True)
+
+
 def test_a_retry_of_an_event_that_went_to_several_endpoints_is_not_followed(shell: Shell) -> None:
     database = FakeAdministration([ASKED, DONE])
     database.deliveries = [

@@ -10,9 +10,9 @@ import typer
 
 from webhook_dispatcher.cli.control import Deadline
 from webhook_dispatcher.cli.endpoints import (
-    AtOnce,
     ChosenOrder,
     Types,
+    at_once_option,
     check_at_once,
     check_filter,
     filter_of,
@@ -23,6 +23,7 @@ from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardN
 from webhook_dispatcher.cli.output import endpoint_named, print_json
 from webhook_dispatcher.cli.rotation import HOLD_DEADLINE
 from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.domain.endpoint import DEFAULT_AT_ONCE
 from webhook_dispatcher.domain.errors import ConfigurationError, UserError
 from webhook_dispatcher.storage.administration import AddedEndpoint, Administration, NewEndpoint
 from webhook_dispatcher.storage.api.held_rotation import LOOK
@@ -39,7 +40,7 @@ def add(
     ] = None,
     types: Types = None,
     order: ChosenOrder = None,
-    at_once: AtOnce = None,
+    at_once: Annotated[int | None, at_once_option(str(DEFAULT_AT_ONCE))] = None,
     deadline: Deadline = HOLD_DEADLINE,
     requested_by: RequestedBy = None,
     shard: ShardName = None,

@@ -7,7 +7,7 @@ import dataclasses
 import secrets
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,16 +63,20 @@ Types = Annotated[
 ChosenOrder = Annotated[
     Order | None, typer.Option("--order", help="Whose events are sent one after the other.")
 ]
-AtOnce = Annotated[
-    int | None,
-    typer.Option(
+
+
+def at_once_option(default: str) -> Any:
+    """Make the option of how many charges, with what it is unless given."""
+    return typer.Option(
         "--at-once",
         min=2,
         max=MAX_AT_ONCE,
         help="With --order charge, of how many charges one may be under way.",
-        show_default=f"as before, at first {DEFAULT_AT_ONCE}",
-    ),
-]
+        show_default=default,
+    )
+
+
+AtOnce = Annotated[int | None, at_once_option(f"as before, at first {DEFAULT_AT_ONCE}")]
 
 
 def set_(
@@ -108,9 +112,10 @@ def set_(
     async def configure(database: Administration) -> tuple[bool, int | None]:
         created = False
         await check_filter(merchant, named, database)
-        known = await database.find_endpoint(merchant, number)
+        endpoints = await database.list_endpoints(merchant)
+        known = next((each for each in endpoints if each.number == number), None)
         if known is None and (url is None or number > 1):
-            raise not_configured(merchant, number)
+            raise not_configured(merchant, number if endpoints else None)
         wanted = order.at_once(at_once, known.at_once if known else None) if order else None
         async with database.transaction():
             if url is not None:
@@ -203,14 +208,12 @@ def show(
     session = session_of(context, shard)
     number = endpoint or 1
 
-    async def find(database: Administration) -> tuple[EndpointView | None, Names, SealedSecret | None]:
+    async def find(database: Administration) -> tuple[EndpointView, Names, SealedSecret | None]:
         names = await database.read_names()
         sealed = await database.read_secret(merchant, number) if names.has_standard else None
-        return await database.find_endpoint(merchant, number), names, sealed
+        return find_in(await database.list_endpoints(merchant), merchant, number), names, sealed
 
     found, names, sealed = session.work(find)
-    if found is None:
-        raise not_configured(merchant, number)
     signatures: Sequence[str] | None = names.signatures
     said = ", ".join(names.signatures)
     if sealed is not None:
@@ -307,19 +310,17 @@ def remove(
 ) -> None:
     """Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured."""
     session = session_of(context, shard)
-    told, number = endpoint_named(merchant, endpoint), endpoint or 1
+    chosen, owed = session.change(lambda database: find_owed(database, merchant, endpoint))
+    told = endpoint_named(merchant, chosen)
     if not yes:
-        found, owed = session.change(lambda database: find_with_owed(database, merchant, number))
-        if found is None:
-            raise not_configured(merchant, number)
         if owed:
             typer.echo(f"{told}: {many(owed, COUNT_LIMIT)} owed, which fail as not_configured", err=True)
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
-        which = "the endpoint" if endpoint is None else f"endpoint {endpoint}"
+        which = "the endpoint" if chosen is None else f"endpoint {chosen}"
         typer.confirm(f"Remove {which} of {shown(merchant)}?", abort=True, err=True)
-    if not session.change(lambda database: database.delete_endpoint(merchant, number), requested_by):
-        raise not_configured(merchant, number)
+    if not session.change(lambda database: database.delete_endpoint(merchant, chosen or 1), requested_by):
+        raise not_configured(merchant, chosen)
     typer.echo(f"{told}: removed")
 
 
@@ -348,18 +349,28 @@ def new_secret() -> Secret:
     return Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
 
 
-def not_configured(merchant: str, number: int = 1) -> UserError:
+def not_configured(merchant: str, number: int | None = None) -> UserError:
     """Say that a merchant has no endpoint, or none of a number."""
-    if number > 1:
-        return UserError(f"merchant {shown(merchant)!r} has no endpoint {number}; see `endpoint list`")
-    return UserError(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")
+    name = shown(merchant)
+    if number is not None:
+        return UserError(f"merchant {name!r} has no endpoint {number}; see `endpoint list {name}`")
+    return UserError(f"merchant {name!r} has no endpoint; configure it with `endpoint set`")
 
 
-async def find_with_owed(
-    database: Administration, merchant: str, number: int
-) -> tuple[EndpointView | None, int]:
-    """Find a merchant's endpoint, and count all that is owed to it, up to COUNT_LIMIT and one."""
-    return (
-        await database.find_endpoint(merchant, number),
-        await database.count_owed(merchant, number, COUNT_LIMIT + 1),
-    )
+def find_in(endpoints: Sequence[EndpointView], merchant: str, number: int) -> EndpointView:
+    """Find one of a merchant's endpoints by its number."""
+    for endpoint in endpoints:
+        if endpoint.number == number:
+            return endpoint
+    raise not_configured(merchant, number if endpoints else None)
+
+
+async def find_owed(database: Administration, merchant: str, endpoint: int | None) -> tuple[int | None, int]:
+    """Say which of several endpoints is meant (None: the only one), and what is owed to it.
+
+    Of that, up to COUNT_LIMIT and one are counted.
+    """
+    endpoints = await database.list_endpoints(merchant)
+    number = find_in(endpoints, merchant, endpoint or 1).number
+    owed = await database.count_owed(merchant, number, COUNT_LIMIT + 1)
+    return number if len(endpoints) > 1 else endpoint, owed

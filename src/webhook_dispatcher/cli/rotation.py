@@ -1,7 +1,7 @@
 """`endpoint rotate-secret`: a new secret instead of the one before, which signs all that waits from then on.
 
 A receiver that has not got it yet refuses all of that at once. So where something waits, that is said, and
-asked; with `--hold` the merchant is paused first, and stays so until `resume`.
+asked; with `--hold` the endpoint is paused first, and stays so until `resume`.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from webhook_dispatcher.cli.control import CommandProgress, Deadline, ask_on, report, request_of
-from webhook_dispatcher.cli.endpoints import find_with_owed, new_secret, not_configured
+from webhook_dispatcher.cli.endpoints import find_owed, new_secret, not_configured
 from webhook_dispatcher.cli.options import (
     AsJson,
     FirstEndpoint,
@@ -21,7 +21,7 @@ from webhook_dispatcher.cli.options import (
     parse_period,
 )
 from webhook_dispatcher.cli.output import endpoint_named, print_json, shown
-from webhook_dispatcher.cli.session import CliContext, session_of
+from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import many
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError, NotHeld, UserError
@@ -48,7 +48,7 @@ def rotate_secret(
     ] = None,
     hold: Annotated[
         bool,
-        typer.Option("--hold", help="First pause the merchant, until nothing is sent; it stays paused."),
+        typer.Option("--hold", help="First pause the endpoint, until nothing is sent; it stays paused."),
     ] = False,
     endpoint: FirstEndpoint = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, even if events wait.")] = False,
@@ -60,9 +60,10 @@ def rotate_secret(
     """Replace a merchant's secret and print the new one, once."""
     session = session_of(context, shard)
     keyring = session.settings().keyring()
-    told, number = endpoint_named(merchant, endpoint), endpoint or 1
-    if not (hold or overlap or yes):
-        _confirm(session, merchant, endpoint)
+    which, owed = session.change(lambda database: find_owed(database, merchant, endpoint))
+    told = endpoint_named(merchant, which)
+    if owed and not (hold or overlap or yes):
+        _confirm(told, owed)
     secret = new_secret()
 
     async def change(database: Administration) -> tuple[bool, datetime | None]:
@@ -70,10 +71,10 @@ def rotate_secret(
         sealed = keyring.seal(merchant, secret)
 
         async def rotate() -> tuple[bool, datetime | None]:
-            return await database.rotate_secret(merchant, sealed, overlap, keyring, hold, number)
+            return await database.rotate_secret(merchant, sealed, overlap, keyring, hold, which or 1)
 
         async def pause() -> None:
-            request = request_of(CommandName.PAUSE, requested_by, merchant, {"endpoint": endpoint})
+            request = request_of(CommandName.PAUSE, requested_by, merchant, {"endpoint": which})
             view = await ask_on(database, session, request, deadline, CommandProgress())
             if view.status != CommandStatus.DONE:
                 report(view, as_json=False)
@@ -86,27 +87,21 @@ def rotate_secret(
         why = "something is still being sent" if error.is_paused else "somebody has resumed it"
         raise UserError(f"{told} keeps its secret: {why}; try again, or `resume` it") from None
     if not found:
-        raise not_configured(merchant, number)
+        raise not_configured(merchant, which)
     revealed = secret.revealed.decode()
     if as_json:
-        which = {"number": endpoint} if endpoint else {}
-        print_json({"merchant_id": merchant, **which, "secret": revealed, "previous_until": until})
+        number = {"number": which} if which else {}
+        print_json({"merchant_id": merchant, **number, "secret": revealed, "previous_until": until})
         return
     end = f"the one before signs too until {render_instant(until)}" if until else "the one before has ended"
-    option = f" --endpoint {endpoint}" if endpoint else ""
+    option = f" --endpoint {which}" if which else ""
     held = f", nothing is sent until `resume {shown(merchant)}{option}`" if hold else ""
     typer.echo(f"{told}: secret replaced, {end}{held}; the new one is shown this once:")
     typer.echo(revealed)
 
 
-def _confirm(session: CliContext, merchant: str, endpoint: int | None) -> None:
-    """Say how much the new secret would sign before the merchant has it, and ask; not where nothing waits."""
-    told, number = endpoint_named(merchant, endpoint), endpoint or 1
-    found, owed = session.change(lambda database: find_with_owed(database, merchant, number))
-    if found is None:
-        raise not_configured(merchant, number)
-    if not owed:
-        return
+def _confirm(told: str, owed: int) -> None:
+    """Say how much the new secret would sign before the merchant has it, and ask."""
     typer.echo(
         f"{told}: {many(owed, COUNT_LIMIT)} to be sent, which the new secret signs at once.\n"
         "A receiver that has the old one refuses them, and their order is lost: `--hold`\n"

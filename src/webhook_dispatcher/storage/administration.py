@@ -330,11 +330,6 @@ class Administration:
         async with self._change_of_endpoints():
             return bool(await self._rows("delete_endpoint", merchant_id, number))
 
-    async def find_endpoint(self, merchant_id: str, number: int = 1) -> EndpointView | None:
-        """Return one endpoint, without its secret."""
-        found = await self.list_endpoints(merchant_id)
-        return next((each for each in found if each.number == number), None)
-
     async def count_owed(self, merchant_id: str, number: int, most: int) -> int:
         """Count what is owed to an endpoint, up to a limit."""
         return int((await self._rows("count_owed", merchant_id, number, most))[0]["owed"])

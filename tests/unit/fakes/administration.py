@@ -242,9 +242,6 @@ class FakeAdministration(Administration):
     async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
         return self.history[:limit]
 
-    async def find_endpoint(self, merchant_id: str, number: int = 1) -> EndpointView | None:
-        return self.endpoints.get(_key(merchant_id, number))
-
     async def list_endpoints(self, merchant_id: str | None = None) -> list[EndpointView]:
         return [each for each in self.endpoints.values() if merchant_id in (None, each.merchant_id)]
 
