@@ -16,7 +16,7 @@ import typer
 from webhook_dispatcher.cli.options import (
     AsJson,
     ChosenEndpoint,
-    FirstEndpoint,
+    LowestEndpoint,
     Merchant,
     MerchantFilter,
     RequestedBy,
@@ -163,7 +163,7 @@ def ask_test_event(
             "is none: ch_test_failed.",
         ),
     ] = None,
-    endpoint: FirstEndpoint = None,
+    endpoint: LowestEndpoint = None,
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,

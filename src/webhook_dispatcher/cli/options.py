@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -138,25 +138,20 @@ MerchantFilter = Annotated[
 ]
 MAX_ENDPOINT = 999
 """An endpoint's number is no higher (merchant_id_is_a_lane)."""
+
+
+def _endpoint_option(text: str) -> Any:
+    return typer.Option("--endpoint", metavar="N", min=1, max=MAX_ENDPOINT, help=text)
+
+
 FirstEndpoint = Annotated[
-    int | None,
-    typer.Option(
-        "--endpoint",
-        metavar="N",
-        min=1,
-        max=MAX_ENDPOINT,
-        help="Which, where the merchant has several; else number 1.",
-    ),
+    int | None, _endpoint_option("Which, where the merchant has several; else number 1.")
+]
+LowestEndpoint = Annotated[
+    int | None, _endpoint_option("Which, where the merchant has several; else that with the lowest number.")
 ]
 ChosenEndpoint = Annotated[
-    int | None,
-    typer.Option(
-        "--endpoint",
-        metavar="N",
-        min=1,
-        max=MAX_ENDPOINT,
-        help="Of this endpoint alone, where the merchant has several; else of all.",
-    ),
+    int | None, _endpoint_option("Of this endpoint alone, where the merchant has several; else of all.")
 ]
 Since = Annotated[
     Moment | None,
