@@ -1134,7 +1134,7 @@ END
 $$;
 
 -- Where what is owed to an endpoint may be: of number 1 also where it was before there were several, or while there were.
-CREATE FUNCTION webhook.places_of(merchant text, number smallint) RETURNS text[]
+CREATE FUNCTION webhook.lanes_of(merchant text, number smallint) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN number = 1 THEN ARRAY[merchant] ELSE '{}'::text[] END || webhook.lane_named(merchant, number);
 
@@ -1259,7 +1259,7 @@ BEGIN
             SELECT
             FROM webhook.outbox
             WHERE
-                outbox.merchant_id = ANY(webhook.places_of(merchant, number))
+                outbox.merchant_id = ANY(webhook.lanes_of(merchant, number))
                 AND outbox.claim IS NOT NULL AND outbox.due_at >= clock_timestamp()
         )
     THEN
@@ -1315,7 +1315,7 @@ BEGIN
     SELECT count(*) INTO rotate_secret.waiting
     FROM (
         SELECT
-        FROM unnest(webhook.places_of(merchant, number)) AS place (lane)
+        FROM unnest(webhook.lanes_of(merchant, number)) AS place (lane)
         CROSS JOIN LATERAL (
             (
                 SELECT
@@ -3738,7 +3738,7 @@ REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA webhook FROM public;
 GRANT EXECUTE ON FUNCTION
 webhook.event_can_be_sent, webhook.charge_key, webhook.server_identifier, webhook.command_merchant,
 webhook.endpoint_without_secrets, webhook.refuse_change, webhook.merchant_of, webhook.endpoint_of, webhook.lane_named,
-webhook.places_of, webhook.delivery_id
+webhook.lanes_of, webhook.delivery_id
 TO public;
 GRANT SELECT (name, charge_path, created_at, retired_at) ON webhook.event_type TO public;
 -- By name as well, so that who takes them from everybody takes nothing from these.

@@ -442,7 +442,7 @@ DROP FUNCTION webhook.set_order(text, integer);
 DROP FUNCTION webhook.rotate_secret(text, bytea, text, interval, boolean);
 
 -- Where what is owed to an endpoint may be: of number 1 also where it was before there were several, or while there were.
-CREATE FUNCTION webhook.places_of(merchant text, number smallint) RETURNS text[]
+CREATE FUNCTION webhook.lanes_of(merchant text, number smallint) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN number = 1 THEN ARRAY[merchant] ELSE '{}'::text[] END || webhook.lane_named(merchant, number);
 
@@ -567,7 +567,7 @@ BEGIN
             SELECT
             FROM webhook.outbox
             WHERE
-                outbox.merchant_id = ANY(webhook.places_of(merchant, number))
+                outbox.merchant_id = ANY(webhook.lanes_of(merchant, number))
                 AND outbox.claim IS NOT NULL AND outbox.due_at >= clock_timestamp()
         )
     THEN
@@ -623,7 +623,7 @@ BEGIN
     SELECT count(*) INTO rotate_secret.waiting
     FROM (
         SELECT
-        FROM unnest(webhook.places_of(merchant, number)) AS place (lane)
+        FROM unnest(webhook.lanes_of(merchant, number)) AS place (lane)
         CROSS JOIN LATERAL (
             (
                 SELECT
@@ -1168,11 +1168,11 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION
 webhook.merchant_of, webhook.endpoint_of, webhook.lane_named, webhook.delivery_id, webhook.lane_of, webhook.place_endpoint,
-webhook.places_of, webhook.lock_endpoint, webhook.serve_unrouted,
+webhook.lanes_of, webhook.lock_endpoint, webhook.serve_unrouted,
 webhook.put_endpoint, webhook.set_order, webhook.lock_held(text, smallint), webhook.rotate_secret, webhook.add_endpoint,
 webhook.become_direct, webhook.move_fares, webhook.delivery_ids
 FROM public;
-GRANT EXECUTE ON FUNCTION webhook.merchant_of, webhook.endpoint_of, webhook.lane_named, webhook.places_of, webhook.delivery_id TO public;
+GRANT EXECUTE ON FUNCTION webhook.merchant_of, webhook.endpoint_of, webhook.lane_named, webhook.lanes_of, webhook.delivery_id TO public;
 GRANT SELECT ON webhook.attempted TO webhook_admin, webhook_observer, webhook_dispatcher;
 GRANT SELECT (endpoint, copy_of) ON webhook.deliveries TO webhook_observer;
 GRANT EXECUTE ON FUNCTION webhook.delivery_ids TO webhook_admin, webhook_observer, webhook_dispatcher;

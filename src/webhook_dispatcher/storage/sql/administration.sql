@@ -109,7 +109,7 @@ RETURNING merchant_id;
 SELECT count(*) AS owed
 FROM (
     SELECT
-    FROM unnest(webhook.places_of($1, $2)) AS place (lane)
+    FROM unnest(webhook.lanes_of($1, $2)) AS place (lane)
     CROSS JOIN LATERAL (
         (SELECT FROM webhook.owed WHERE owed.merchant_id = place.lane AND owed.due_at IS NULL LIMIT $3)
         UNION ALL
