@@ -11,6 +11,7 @@ import typer
 from webhook_dispatcher.domain.duration import parse_duration
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import KNOWN_TYPES, is_own_type
+from webhook_dispatcher.domain.lane import MAX_NUMBER
 from webhook_dispatcher.storage.administration import Administration
 
 MAX_MERCHANT_CHARACTERS = 128
@@ -136,12 +137,10 @@ MerchantFilter = Annotated[
     str | None,
     typer.Option("--merchant", parser=parse_merchant, metavar="MERCHANT", help="Of this merchant only."),
 ]
-MAX_ENDPOINT = 999
-"""An endpoint's number is no higher (merchant_id_is_a_lane)."""
 
 
 def _endpoint_option(text: str) -> Any:
-    return typer.Option("--endpoint", metavar="N", min=1, max=MAX_ENDPOINT, help=text)
+    return typer.Option("--endpoint", metavar="N", min=1, max=MAX_NUMBER, help=text)
 
 
 FirstEndpoint = Annotated[

@@ -23,12 +23,10 @@ from webhook_dispatcher.domain.event import (
     is_own_type,
     render_instant,
 )
-from webhook_dispatcher.domain.lane import merchant_of
+from webhook_dispatcher.domain.lane import MAX_NUMBER, merchant_of
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
-MAX_ENDPOINT = 999
-"""An endpoint's number is no higher (merchant_id_is_a_lane)."""
 RECOVERED_BY_DEFAULT = (State.FAILED, State.PENDING_RETRY, State.DELIVERED)
 RECOVERABLE = (*map(str, RECOVERED_BY_DEFAULT), str(FailedReason.SKIPPED))
 """What `recover` may be asked for: states, and those skipped, which `failed` does not include."""
@@ -714,7 +712,7 @@ def _event_id(row: CommandRow) -> UUID:
 
 def _endpoint(row: CommandRow) -> int | None:
     """Read the number of one of the merchant's endpoints; None: all of them, or the first."""
-    return None if _argument(row, "endpoint") is None else _count(row, "endpoint", MAX_ENDPOINT)
+    return None if _argument(row, "endpoint") is None else _count(row, "endpoint", MAX_NUMBER)
 
 
 def _merchant_id(row: CommandRow) -> str:
