@@ -693,7 +693,7 @@ BEGIN
                 result := 'sending';
                 RETURN;
             END IF;
-            PERFORM webhook.need_programs(true, 26, 'several endpoints');
+            PERFORM webhook.need_programs(true, 26, 'further endpoints');
             PERFORM webhook.move_fares(merchant, first_lane);
             UPDATE webhook.lane
             SET

@@ -11,6 +11,13 @@ from tests.integration.storage_harness import StorageHarness
 ADD = "SELECT * FROM webhook.add_endpoint($1, 'https://two.example/', '\\x00', 'k1', $2, $3, NULL)"
 RAW = "SELECT merchant_id FROM webhook.endpoint ORDER BY merchant_id"
 COMPATIBLE = "SELECT compatible_from FROM webhook.state"
+BEATS = """
+INSERT INTO webhook.dispatcher (
+    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults,
+    schema_version
+)
+VALUES ('o', 'h1', '0.9', now(), clock_timestamp(), 0, 0, true, '{}', '{}', 25)
+"""
 DIRECT = "SELECT webhook.become_direct('m')"
 
 
@@ -153,6 +160,14 @@ async def test_number_1_that_is_set_while_the_second_is_added_is_asked_for_again
     with pytest.raises(asyncpg.SerializationError, match="several endpoints just now"):
         await set_anew
     assert [row["merchant_id"] for row in await storage.db.fetch(RAW)] == ["m\x1f1", "m\x1f2"]
+
+
+async def test_none_is_added_while_an_older_dispatcher_works(storage: StorageHarness) -> None:
+    await storage.configure("m")
+    await storage.db.execute(BEATS)
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="further endpoints, and work: h1"):
+        await _add(storage)
+    assert [row["merchant_id"] for row in await storage.db.fetch(RAW)] == ["m"]
 
 
 async def test_number_999_is_the_last(storage: StorageHarness) -> None:
