@@ -195,8 +195,8 @@ async def test_each_of_several_endpoints_is_changed_by_its_number(console: Conso
     ):
         assert await console.pool.fetchval(query, oleg) in ("changed", True)
     rows = await console.db.fetch(
-        "SELECT number, url, at_once, secret_created_at > created_at AS is_rotated "
-        "FROM webhook.endpoints ORDER BY number LIMIT 2"
+        "SELECT webhook.endpoint_of(merchant_id) AS number, url, at_once, previous_until IS NOT NULL "
+        "FROM webhook.endpoint ORDER BY number LIMIT 2"
     )
     assert [tuple(row) for row in rows] == [(2, f"{URL}/2", 8, True), (4, URL, None, False)]
 
