@@ -192,6 +192,14 @@ def test_why_it_failed(reason: str, words: str) -> None:
     assert words in said(explain(facts(replace(FAILED, failed_reason=reason)), RULES))
 
 
+def test_of_an_endpoint_that_is_removed_nothing_is_advised() -> None:
+    found = facts(replace(FAILED, failed_reason="not_configured", endpoint=2))
+    gone = replace(found, circumstances=replace(found.circumstances, url=None))
+    told = said(explain(gone, RULES))
+    assert "endpoint 2 is removed for good" in told
+    assert not any(command in told for command in ("endpoint set", "deliveries retry"))
+
+
 def test_what_is_asked_for_by_hand_leaves_its_schedule_and_counts_beside_it() -> None:
     asked = replace(RETRIED, trigger="manual", due_at=NOW, scheduled_at=NOW + HOUR)
     assert "If attempt 4 fails, the schedule goes on as it was: attempt 5 stays due at" in said(

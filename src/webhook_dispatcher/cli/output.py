@@ -74,6 +74,8 @@ def shown(value: object) -> str:
             return render_instant(value)
         case dict():
             return f"({', '.join(f'{shown(count)} {shown(name)}' for name, count in value.items())})"
+        case list() | tuple():
+            return ", ".join(shown(each) for each in value)
         case _:
             return printable(str(value))
 

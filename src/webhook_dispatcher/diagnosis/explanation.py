@@ -327,7 +327,8 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
         return len(told.why) > before
     if now.url is None:
         told.why += [_missing_endpoint(facts, rules)]
-        told.advice += [Advice(said("to_give_endpoint"), Action.SET_ENDPOINT)]
+        is_first = (facts.delivery.endpoint or 1) == 1
+        told.advice += [Advice(said("to_give_endpoint"), Action.SET_ENDPOINT)] if is_first else []
     elif rules.secret_fault is not None and not now.is_held:
         told.why += [said("secret_unopened", merchant=_who(facts.delivery), fault=rules.secret_fault)]
         told.advice += [Advice(said("to_see_keys"), Action.CHECK)]
@@ -512,6 +513,9 @@ def _explain_failed(facts: EventFacts, told: Explanation) -> None:
         if delivery.finished_at is None
         else said("failed_at", at=delivery.finished_at, because=because)
     ]
+    if (delivery.endpoint or 1) > 1 and facts.circumstances.url is None:
+        told.following += [said("endpoint_gone", number=delivery.endpoint or 1)]
+        return
     told.following += [said("nothing_by_itself")]
     if delivery.failed_reason == FailedReason.NOT_CONFIGURED and facts.circumstances.url is None:
         told.advice += [Advice(said("to_give_endpoint_first"), Action.SET_ENDPOINT)]
