@@ -17,7 +17,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import MIN_CREATED_AT, Event, FailedReason, State
-from webhook_dispatcher.domain.lane import number_of, told
+from webhook_dispatcher.domain.lane import told
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import UNWANTED, Attempt, Record
@@ -58,7 +58,7 @@ class Hold:
 
         So does one for an endpoint whose number is above 1, which is given once.
         """
-        if (number_of(event.lane) or 1) > 1:
+        if (event.endpoint or 1) > 1:
             return MIN_CREATED_AT
         if endpoint_removed_at is not None and event.created_at <= endpoint_removed_at:
             return event.created_at
