@@ -246,7 +246,7 @@ class Evidence:
     suspensions: all that were seen. notices: what was written for the platform.
     absent: events whose COMMIT failed, or that the database has lost since.
     traced: ids in webhook.lost_event.
-    unheard: daemon and id of absent events where its log tells of attempts, and of none that was delivered.
+    unheard: daemon and label of absent events of which its log tells attempts, and none that was delivered.
     given_up: by event, when a daemon's log first tells of an attempt that has ended without an answer.
     to_monotonic: what makes an instant one of our clock.
     """

@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Verdict:
         *_about_order(lines, injections),
         *_about_repetitions(ledger, evidence),
         *lateness.late(cases, suspended.with_faults(evidence, cases.commands), evidence.limits),
-        *suspended.misjudged(cases, injections, evidence),
+        *suspended.misjudged(cases, evidence),
         *isolation.held_up(comparisons),
         *isolation.worse_off(comparisons),
         *(BrokenPromise(*found) for found in lost.mistraced(cases, injections, evidence)),

@@ -13,6 +13,10 @@ def merchant_of(name: str) -> str:
     return name.partition(".")[0]
 
 
+event_of = merchant_of
+"""Return which event it is, there."""
+
+
 def number_of(name: str) -> int:
     """Return which of its merchant's it is."""
     return int(name.partition(".")[2] or 1)

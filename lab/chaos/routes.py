@@ -84,7 +84,6 @@ def spread(evidence: Evidence) -> Evidence:
             for one in evidence.commands
         ],
         traced=frozenset(routes.all_of(evidence.traced)),
-        unheard=frozenset((daemon, id) for daemon, of in evidence.unheard for id in routes.all_of([of])),
     )
 
 

@@ -225,7 +225,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         notices=notices,
         absent=absent,
         traced=traced,
-        unheard=unheard(testbed.folder, {event.id for event in absent} - traced),
+        unheard=unheard(testbed.folder, {event.id for event in absent} - traced, delivery_ids),
         given_up={
             event_id: at + to_monotonic for event_id, at in given_up(testbed.folder, delivery_ids).items()
         },

@@ -44,23 +44,31 @@ def with_faults(evidence: Evidence, commands: Commands) -> Injections:
         )
         for number, one in enumerate(evidence.suspensions, 1)
     ]
-    lasting = [
-        one if one.forgets_from is None else replace(one, began=one.forgets_from)
-        for one in evidence.injections
-    ]
     paused = [
         Injection(0, "everything paused", Repeats.NONE, began, min(ended, evidence.ended), stops_all=True)
         for began, _, ended in commands.pauses
     ]
-    return Injections([*lasting, *holding, *paused], evidence.limits)
+    return Injections([*_lasting(evidence), *holding, *paused], evidence.limits)
+
+
+def _lasting(evidence: Evidence) -> list[Injection]:
+    """Return the faults, failovers from when on they have lost what was committed."""
+    return [
+        one if one.forgets_from is None else replace(one, began=one.forgets_from)
+        for one in evidence.injections
+    ]
 
 
 def _over(one: Suspension, evidence: Evidence) -> float:
     return evidence.ended if one.ended is None else one.ended
 
 
-def misjudged(cases: Cases, injections: Injections, evidence: Evidence) -> Iterator[BrokenPromise]:
-    """Find suspensions without a reason, with more tries than intervals, and those that were not lifted."""
+def misjudged(cases: Cases, evidence: Evidence) -> Iterator[BrokenPromise]:
+    """Find suspensions without a reason, with more tries than intervals, and those that were not lifted.
+
+    One that was lifted stands again where a failover has lost that.
+    """
+    injections = Injections(_lasting(evidence), evidence.limits)
     for one in evidence.suspensions:
         yield from _undeserved(cases, one, injections, evidence.limits)
         yield from _tried_too_often(cases, one, injections, evidence.limits)

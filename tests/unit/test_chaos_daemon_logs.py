@@ -18,7 +18,7 @@ DELIVERED = {"event": "delivery.attempted", "event_id": "d", "outcome": "deliver
     [
         *(([UNCOUNTED], True), ([LATE], True), ([LATE, DELIVERED], False), ([DELIVERED, UNCOUNTED], False)),
         *(([{**UNCOUNTED, "event_id": "e"}], False), ([{**UNCOUNTED, "event": "retry.claimed"}], False)),
-        ([], False),
+        *(([], False), ([{**UNCOUNTED, "event_id": "e", "endpoint": 2}], False)),
     ],
 )
 def test_a_daemon_has_not_heard_what_it_tried_and_never_saw_delivered(
@@ -26,7 +26,13 @@ def test_a_daemon_has_not_heard_what_it_tried_and_never_saw_delivered(
 ) -> None:
     lines = "".join(f"{json.dumps(entry)}\n" for entry in entries)
     (tmp_path / "d1.3.log").write_text(f"{lines}Traceback, and no event\n")
-    assert unheard(tmp_path, {"d"}) == ({("d1.3", "d")} if is_unheard else set())
+    assert unheard(tmp_path, {"d"}, {}) == ({("d1.3", "d")} if is_unheard else set())
+
+
+def test_a_daemon_has_not_heard_of_it_at_one_of_several_endpoints(tmp_path: Path) -> None:
+    entries = [{**UNCOUNTED, "endpoint": 2}, {**UNCOUNTED, "endpoint": 3, "event_id": "c"}, DELIVERED]
+    (tmp_path / "d1.3.log").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    assert unheard(tmp_path, {"d"}, {"c": "d.3"}) == {("d1.3", "d.2"), ("d1.3", "d.3")}
 
 
 def test_an_attempt_is_given_up_where_it_ends_without_an_answer_and_counts(tmp_path: Path) -> None:

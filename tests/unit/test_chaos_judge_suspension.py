@@ -32,6 +32,8 @@ def test_tries_once_an_interval_are_right(builder: EvidenceBuilder) -> None:
 def test_two_tries_in_an_interval_are_too_many(builder: EvidenceBuilder) -> None:
     failed(builder, "u", 33)
     assert found(builder) == [(What.OVERTRIED, "u")]
+    builder.fault("failover", 34, 35, ["d1.1"], stops_all=True, forgets_from=31)
+    assert found(builder) == []
 
 
 def test_a_suspension_that_nobody_lifts(builder: EvidenceBuilder) -> None:

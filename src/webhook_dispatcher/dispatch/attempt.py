@@ -153,7 +153,11 @@ class Attempter:
         attempt, result = await self.make(event, endpoint, secrets, may_send)
         if result is NOT_SENT or not self._own_faults.counts(event, result, started):
             _log.warning(
-                "attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=result.detail
+                "attempt.uncounted",
+                **told(event.lane),
+                event_id=str(event.id),
+                outcome=result.outcome,
+                detail=result.detail,
             )
             return None
         return self.conclude(event, fence, is_retry, attempt, result)
