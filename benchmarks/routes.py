@@ -1,7 +1,7 @@
 """Scenario: what several endpoints of a merchant cost: each event is routed, and delivered to each of them.
 
 Everything is for each delivery, so that one endpoint, which is not routed, can be compared with several. A
-lag is that of the last of an event's deliveries.
+lag is that of the last of an event's deliveries, at the first two endpoints where a third hangs.
 """
 
 import re
@@ -26,16 +26,19 @@ LONGEST = re.compile(r"duration: ([0-9.]+) ms")
 ADD = """
 SELECT added.result
 FROM webhook.endpoint, webhook.add_endpoint(
-    webhook.merchant_of(merchant_id), url, secret, key_id, NULL, NULL, NULL
+    webhook.merchant_of(merchant_id), coalesce($1, url), secret, key_id, NULL, NULL, NULL
 ) AS added
-WHERE coalesce(webhook.endpoint_of(merchant_id), 1) = 1
+WHERE coalesce(webhook.endpoint_of(merchant_id), 1) = 1 AND webhook.merchant_of(merchant_id) LIKE $2
 """
+TENTH = "%0"
+ANSWERS, HANGS = (f"2 endpoints, {RATE}/s, a tenth's third {does}" for does in ("answers", "hangs"))
 
 
-def _add(rig: Rig, database: str, endpoints: int) -> None:
-    """Give each merchant so many in all, at the same URL."""
-    for _ in range(endpoints - 1):
-        results = {row["result"] for row in rig.query(ADD, database=database)}
+def _add(rig: Rig, database: str, endpoints: int, third: str | None = None) -> None:
+    """Give each merchant so many in all, at the same URL, and a tenth of them another at the third's."""
+    urls = [(None, "%")] * (endpoints - 1) + ([] if third is None else [(third, TENTH)])
+    for url, merchants in urls:
+        results = {row["result"] for row in rig.query(ADD, url, merchants, database=database)}
         assert results == {"created"}, results
     rig.execute("VACUUM ANALYZE webhook.endpoint, webhook.lane", database=database)
 
@@ -43,16 +46,17 @@ def _add(rig: Rig, database: str, endpoints: int) -> None:
 def _drain(rig: Rig, template: str, endpoints: int, events: int, size: int = 1_000) -> Run:
     with rig.database(template) as database:
         _add(rig, database, endpoints)
-        fill(rig, database, events, min(events, MERCHANTS), size)
+        # As many lanes with as many deliveries each.
+        fill(rig, database, events, min(events, MERCHANTS // endpoints), size)
         run = shown(deliver(rig, database, events * endpoints))
     return Run(
         run.rate, run.worker, run.postgres, run.receiver, {"events": run.rate / endpoints, **run.shows}
     )
 
 
-def _lag(rig: Rig, template: str, endpoints: int, seconds: float) -> Run:
+def _lag(rig: Rig, template: str, endpoints: int, seconds: float, third: str | None = None) -> Run:
     with rig.database(template) as database:
-        _add(rig, database, endpoints)
+        _add(rig, database, endpoints, third)
         with rig.daemon(database) as daemon:
             dsn = rig.postgres.dsn("webhook_producer", database)
             about = daemon.process.pid, "benchmarks.ourselves", dsn, RATE, seconds
@@ -85,12 +89,16 @@ def routes(bench: Bench) -> Section:
         for number in ENDPOINTS:
             contestants[_named(number)] = lambda n=number: _drain(rig, template, n, deliveries // n)  # type: ignore[misc]
             contestants[_steady(number)] = lambda n=number: _lag(rig, template, n, seconds)  # type: ignore[misc]
+        third = rig.start_receiver()
+        urls = third.url(), third.url(how="hang")
+        contestants[ANSWERS] = lambda: _lag(rig, template, 2, seconds, urls[0])
+        contestants[HANGS] = lambda: _lag(rig, template, 2, seconds, urls[1])
         runs = by_turns(bench.rounds, contestants, bench.tell)
         runs.of["16 endpoints, 256 KiB"] = [_long(rig, template, 16)]
     direct = _microseconds(runs, 1)
     return Section(
         "Several endpoints",
-        f"Backlogs of {deliveries:,} deliveries of 1 KB to {MERCHANTS:,} merchants, and {RATE} events a "
+        f"Backlogs of {deliveries:,} deliveries of 1 KB in {MERCHANTS:,} lanes, and {RATE} events a "
         "second. Rates are deliveries a second; figures are for each delivery.",
         runs,
         [
@@ -99,6 +107,14 @@ def routes(bench: Bench) -> Section:
             )
             for number, most in ENDPOINTS.items()
             if number > 1
+        ]
+        + [
+            Figure(
+                f"{part[:3]} beside a third that hangs ÷ that answers",
+                runs.ratio(HANGS, part, ANSWERS),
+                most=most,
+            )
+            for part, most in (("p50 ms", None), ("p99 ms", 1.3))
         ],
         undrawn=("16 endpoints, 256 KiB",),
     )
