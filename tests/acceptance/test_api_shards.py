@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
 from tests.acceptance.installation import Installation
-from tests.servers.database import TEMPLATE, Database, execute
+from tests.servers.database import Database, copy_database, execute
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
@@ -27,7 +27,7 @@ def databases(postgres: EmbeddedPostgres, database: Database) -> Iterator[Databa
     """Make three migrated databases; the first is the installation's own."""
     names = [f"{database.name}_{shard}" for shard in SHARDS[1:]]
     for name in names:
-        asyncio.run(execute(postgres, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
+        asyncio.run(copy_database(postgres, name))
     yield dict(zip(SHARDS, [database, *(Database(postgres, name) for name in names)], strict=True))
     for name in names:
         asyncio.run(execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from tests.acceptance.installation import Installation
-from tests.servers.database import Database
+from tests.servers.database import Database, copy_database, execute
 
 REFUSED = "WEBHOOK_INSTALLATION: the database belongs to 'prod-eu1', not to 'staging'"
 
@@ -23,11 +22,9 @@ async def copy(database: Database, tmp_path: Path) -> AsyncIterator[Database]:
         "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m1', 'charge.created', '{}')"
     )
     await production.close()
-    server = await asyncpg.connect(database.server.dsn())
-    await server.execute(f"CREATE DATABASE {name} TEMPLATE {database.name}")
+    await copy_database(database.server, name, database.name)
     yield Database(database.server, name, database.pooler)
-    await server.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await server.close()
+    await execute(database.server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def test_a_copy_is_refused_until_somebody_has_seen_what_it_owes_and_adopts_it(

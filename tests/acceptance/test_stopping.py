@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.installation import PATIENT, Installation, Sent
 from tests.acceptance.processes import Daemon, http_get
+from tests.servers.database import copy_database
 from tests.waiting import Yardstick, until, until_equal, until_found
 from webhook_dispatcher.local.arrivals import Arrival, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -107,8 +108,7 @@ async def test_daemon_waits_for_a_database_that_is_away(installation: Installati
     assert absent in text
     assert await http_get(port, "/healthz") == (200, "ok\n")
 
-    template = f"CREATE DATABASE {absent} TEMPLATE webhook_template"
-    await installation.owner.execute(template)
+    await copy_database(installation.database.server, absent)
     try:
         await daemon.logged("daemon.started")
         await until_equal(lambda: http_get(port, "/readyz"), (200, "ready\n"))

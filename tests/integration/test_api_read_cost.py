@@ -14,7 +14,7 @@ from tests.integration.api_harness import token_of
 from tests.integration.read_cost import MAKE_PARTITIONS, Found, patience, set_as_programs_do
 from tests.integration.statement_cost import Cost, execute, kept_plans, prepare
 from tests.integration.test_api_walls import READS
-from tests.servers.database import TEMPLATE, Database
+from tests.servers.database import Database, copy_database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
 FEW, MANY = 30_000, int(os.environ.get("API_READ_ROWS", "100000"))
@@ -56,9 +56,7 @@ FROM generate_series(1, 5000) AS n
 async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Connection, str]:
     """Fill a database, and prepare every read; return the token as SQL too."""
     database = Database(postgres, f"webhook_api_{rows}")
-    admin = await asyncpg.connect(postgres.dsn())
-    await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
-    await admin.close()
+    await copy_database(postgres, database.name)
     session = await database.connect()
     for text in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
         await session.execute(text)

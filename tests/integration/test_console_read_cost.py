@@ -16,7 +16,7 @@ from tests.integration.console_history import MERCHANTS, fill
 from tests.integration.console_readers import reader_of
 from tests.integration.read_cost import Found, patience, set_as_programs_do
 from tests.integration.statement_cost import Cost, execute, kept_plans, prepare
-from tests.servers.database import TEMPLATE, Database
+from tests.servers.database import Database, copy_database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import statements
 from webhook_dispatcher.storage.console import health
@@ -78,9 +78,7 @@ WHERE seq > 1000000000;
 
 async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Connection, str]:
     database = Database(postgres, f"webhook_console_{rows}")
-    admin = await asyncpg.connect(postgres.dsn())
-    await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
-    await admin.close()
+    await copy_database(postgres, database.name)
     session = await database.connect()
     await fill(session, rows)
     await session.execute(LATELY)

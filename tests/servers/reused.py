@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from tests.servers.database import TEMPLATE, Database, execute
+from tests.servers.database import TEMPLATE, Database, copy_database, execute
 from tests.spent import spending
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
@@ -139,7 +139,7 @@ class Databases:
 
     async def _make(self) -> tuple[Database, str]:
         database = Database(self._server, f"webhook_{next(self._numbers)}")
-        await execute(self._server, f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY")
+        await copy_database(self._server, database.name)
         connection = await database.connect()
         try:
             return database, await connection.fetchval(SHAPE)
