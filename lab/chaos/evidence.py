@@ -227,8 +227,8 @@ class Evidence:
     events: every committed one that the database still has.
     deliveries: by event id.
     arrivals: what reached the receiver; `daemon_of` names who sent one.
-    deleted: ids of events whose row an operator deleted: they may be missing, everywhere; with what is on
-        record of them all the same.
+    deleted: labels of events whose row an operator deleted: they may be missing, everywhere; with what is on
+        record of them there all the same.
     cancelled: ids of events that a `cancel` ended.
     by_hand: attempts asked for by hand (retry, retry_failed) by event id: so many requests beyond the
         scheduled ones are right, and those that recovers account for.

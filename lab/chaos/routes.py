@@ -8,13 +8,14 @@ removed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
+from math import inf
 from uuid import UUID
 
 from lab.chaos.evidence import Delivery, Event, Evidence, Life
-from lab.chaos.labels import label, merchant_of, number_of
+from lab.chaos.labels import event_of, label, merchant_of, number_of
 from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.local.arrivals import Arrival
 
@@ -31,6 +32,15 @@ def derived(events: Iterable[Event], lives: Iterable[str]) -> dict[str, str]:
         for event in events
         for number in numbers.get(event.merchant_id, ())
     }
+
+
+def may_be(ids: Iterable[str], delivery_ids: Mapping[str, str]) -> Iterator[str]:
+    """Yield what rows of these ids may be: one that is derived is of one delivery, an event's own of any."""
+    of: defaultdict[str, list[str]] = defaultdict(list)
+    for name in delivery_ids.values():
+        of[event_of(name)].append(name)
+    for id in ids:
+        yield from [delivery_ids[id]] if id in delivery_ids else [id, *of[id]]
 
 
 def _delivery_id(event_id: str, number: int) -> str:
@@ -72,10 +82,9 @@ def spread(evidence: Evidence) -> Evidence:
             for one in evidence.injections
         ],
         deleted={
-            case_id: attempted
-            for id, attempted in evidence.deleted.items()
-            for case_id in routes.all_of([id])
-            if case_id not in deliveries
+            one.id: evidence.deleted[one.id]
+            for one in events
+            if one.id in evidence.deleted and one.id not in deliveries
         },
         cancelled=frozenset(routes.all_of(evidence.cancelled)),
         by_hand=by_hand,
@@ -153,4 +162,6 @@ class _Routes:
 def _is_in(life: Life, event: Event, place: int | None) -> bool | None:
     if event.seq <= life.since_seq or (place or event.seq) > life.removed_by:
         return False
-    return True if (place or life.removed_by) <= life.removed_from else None
+    # One without copies may have been delivered by the merchant's own lane, once number 1 was alone.
+    is_before = life.removed_from == inf or (place is not None and place <= life.removed_from)
+    return True if is_before else None

@@ -207,7 +207,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         deliveries=deliveries,
         arrivals=[],
         injections=sorted(scheduler.injections, key=lambda injection: injection.began),
-        deleted={id: tuple(attempts[delivery_ids.get(id, id)]) for id in book.deleted},
+        deleted={name: tuple(attempts[name]) for name in routes.may_be(book.deleted, delivery_ids)},
         cancelled=done(commands, CommandName.CANCEL).keys(),
         by_hand=book.by_hand + done(commands, CommandName.RETRY),
         unconfigured=frozenset(book.unconfigured),

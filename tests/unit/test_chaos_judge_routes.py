@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from lab.chaos.evidence import Life
-from lab.chaos.routes import derived
+from lab.chaos.routes import derived, may_be
 from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, found
 
@@ -93,6 +93,14 @@ def test_nothing_is_routed_to_an_endpoint_that_has_been_removed(builder: Evidenc
     assert found(builder) == []
 
 
+def test_an_event_without_copies_is_of_number_1_once_that_is_alone(builder: EvidenceBuilder) -> None:
+    builder.event("f", 6)
+    builder.attempt("f", 6.5)
+    assert found(builder) == [(What.LOST, "f.2"), (What.LOST, "f.3")]
+    builder.lives = {name: [Life(0, 65, 65)] for name in builder.lives}
+    assert found(builder) == []
+
+
 def test_an_event_routed_while_number_1_was_removed_may_miss_it(builder: EvidenceBuilder) -> None:
     del builder.ends["e"], builder.rows["e"]
     builder.arrivals = [one for one in builder.arrivals if (one.merchant_id, one.event_id) != ("m1", "e")]
@@ -147,3 +155,8 @@ def test_deliveries_ids_are_known_as_the_database_derives_them(builder: Evidence
     assert derived([replace(event, id=str(event_id))], ["m1.2", "m2.3"]) == {
         "a2268036-27ad-b592-f84c-f5bb3c70684d": f"{event_id}.2"
     }
+
+
+def test_a_row_with_an_events_own_id_may_be_any_of_its_deliveries() -> None:
+    delivery_ids = {"c": "d.2", "f": "e.2", "g": "d.3"}
+    assert list(may_be(["d", "f"], delivery_ids)) == ["d", "d.2", "d.3", "e.2"]
