@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--name", help="of the files in the results (default: the set's)")
     parser.add_argument(
-        "--before", type=Path, metavar="PYTHON", help="measure the daemon that this interpreter runs as well"
+        "--before", type=Path, metavar="PYTHON", help="measure this interpreter's programs as well"
     )
     parser.add_argument("--server-bin", type=Path, metavar="DIR", help="the programs of another PostgreSQL")
     options = parser.parse_args()

@@ -1,23 +1,24 @@
 """Scenarios: reads of the Partner API beside a bare server with one query, and a drain beside the idle API.
 
 Both servers, and the API once more without limits, stay up and have the same database; one of them at a time
-is asked, for a few seconds, by turns. Limits are really taken, of so many keys that some is left.
+is asked, for a few seconds, by turns. Limits are really taken, of so many keys that some is left. With
+another checkout, its API is the only rival.
 """
 
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.bare_api import MERCHANT
-from benchmarks.contest import Figure, Run, Runs, Section, by_turns
+from benchmarks.contest import Figure, Run, Runs, Section, by_turns, spread
 from benchmarks.drains import OURS, shown
 from benchmarks.ours import deliver, fill
 from benchmarks.processes import Child, cpu_seconds
 from benchmarks.rig import Rig, names
-from benchmarks.sets import Bench
+from benchmarks.sets import Bench, beside_the_past, in_the_past
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken
 
 KEYS = 32
@@ -61,8 +62,7 @@ def deliveries(bench: Bench) -> Section:
 
 def _read(bench: Bench, path: str, least: float) -> Section:
     """Ask all of them as fast as they answer, then all at a third of what the API answers."""
-    rig = bench.rig
-    with _servers(rig, path) as (servers, requests):
+    with _servers(bench, path) as (servers, requests):
         busy = by_turns(bench.rounds, _contestants(bench, servers, requests, None), bench.tell)
         rate = busy.median(_named(LIMITED, BUSY)) / 3
         quiet = by_turns(bench.rounds, _contestants(bench, servers, requests, rate), bench.tell)
@@ -73,7 +73,7 @@ def _read(bench: Bench, path: str, least: float) -> Section:
         f"{KEYS} connections, a key each. “At a third”: {rate:,.0f} requests a second (Poisson), a third of "
         "what the API answers. `worker` is the server, `receiver` the process that asks.",
         runs,
-        _figures(runs, least),
+        _figures(runs, least) if bench.before is None else _beside_the_past(runs, path),
     )
 
 
@@ -96,37 +96,37 @@ def idle_api(bench: Bench) -> Section:
         f"{events:,} events; the API has started and nobody asks it.",
         runs,
         (
-            *_spread(runs, "drain beside the idle API ÷ alone", BESIDE, "rate", ALONE, least=0.97),
-            *_spread(runs, f"CPU of {OURS} beside it ÷ alone", BESIDE, "worker", ALONE),
+            spread(runs, "drain beside the idle API ÷ alone", BESIDE, "rate", ALONE, least=0.97),
+            spread(runs, f"CPU of {OURS} beside it ÷ alone", BESIDE, "worker", ALONE),
         ),
     )
 
 
 @contextmanager
-def _servers(rig: Rig, path: str) -> Iterator[tuple[dict[str, Asked], Path]]:
+def _servers(bench: Bench, path: str) -> Iterator[tuple[dict[str, Asked], Path]]:
     """Start them on a database with the keys; and write down what is sent."""
-    with rig.database(rig.template(rig.receiver.url(), KEYS)) as database:
+    rig = bench.rig
+    with rig.database(rig.template(rig.receiver.url(), KEYS)) as database, ExitStack() as stack:
+
+        def start(limits: str) -> Asked:
+            program = stack.enter_context(rig.api(database, API_LIMITS=limits))
+            return Asked(program.process.pid, program.port)
+
         fill(rig, database, KEYS * EVENTS_LISTED, KEYS, 1_000)
         deliver(rig, database, KEYS * EVENTS_LISTED)
         requests = rig.folder / "requests.json"
         requests.write_text(json.dumps([_request(rig, database, path, merchant) for merchant in names(KEYS)]))
         rig.execute("VACUUM ANALYZE", database=database)
-        bare = Child(
-            "benchmarks.bare_api", "--dsn", rig.postgres.dsn(database=database), log=rig.folder / "bare.log"
-        )
-        try:
-            port = bare.read()["port"]
-            with rig.api(database, API_LIMITS=LIMITS) as api, rig.api(database, API_LIMITS=UNLIMITED) as free:
-                yield (
-                    {
-                        BARE: Asked(bare.pid, port),
-                        LIMITED: Asked(api.process.pid, api.port),
-                        FREE: Asked(free.process.pid, free.port),
-                    },
-                    requests,
-                )
-        finally:
-            bare.end()
+        servers = {LIMITED: start(LIMITS)}
+        if bench.before is not None:
+            with rig.another_checkout(bench.before):
+                servers[in_the_past(LIMITED)] = start(LIMITS)
+        else:
+            dsn = rig.postgres.dsn(database=database)
+            bare = Child("benchmarks.bare_api", "--dsn", dsn, log=rig.folder / "bare.log")
+            stack.callback(bare.end)
+            servers |= {BARE: Asked(bare.pid, bare.read()["port"]), FREE: start(UNLIMITED)}
+        yield servers, requests
 
 
 def _request(rig: Rig, database: str, path: str, merchant: str) -> str:
@@ -156,7 +156,7 @@ def _ask(bench: Bench, server: Asked, requests: Path, rate: float | None) -> Run
     """Ask one server for a while."""
     rig = bench.rig
     command = ["--port", str(server.port), "--requests", str(requests), "--connections", str(KEYS)]
-    command += ["--seconds", str(SECONDS * bench.scale), *(["--rate", str(rate)] if rate else [])]
+    command += ["--seconds", str(max(1.0, SECONDS * bench.scale)), *(["--rate", str(rate)] if rate else [])]
     child = Child("benchmarks.asking", *command, log=rig.folder / "asking.log")
     try:
         child.read()
@@ -172,38 +172,29 @@ def _ask(bench: Bench, server: Asked, requests: Path, rate: float | None) -> Run
 
 
 def _named(server: str, load: str) -> str:
-    return f"{server}, {load}"
+    return f"{load}: {server}"
+
+
+def _beside_the_past(runs: Runs, path: str) -> list[Figure]:
+    return beside_the_past(
+        runs,
+        f"GET {path} ",
+        {
+            _named(LIMITED, BUSY): ("rate", "worker", "postgres"),
+            _named(LIMITED, QUIET): ("p50 ms", "p99 ms", "worker", "postgres"),
+        },
+    )
 
 
 def _figures(runs: Runs, least: float) -> tuple[Figure, ...]:
     limited, free, bare = (_named(name, BUSY) for name in (LIMITED, FREE, BARE))
     calm, bare_calm = _named(LIMITED, QUIET), _named(BARE, QUIET)
     return (
-        *_spread(runs, "API requests ÷ bare server's", limited, "rate", bare, least=least),
-        *_spread(runs, "API p99 ÷ bare server's, at a third", calm, "p99 ms", bare_calm, most=3),
-        *_spread(runs, "API CPU of a request ÷ bare server's", limited, "worker", bare),
-        *_spread(runs, "Postgres CPU of a request ÷ bare server's", limited, "postgres", bare),
-        *_spread(runs, "requests with limits ÷ without", limited, "rate", free),
-        *_spread(runs, "API CPU with limits ÷ without", limited, "worker", free),
-        *_spread(runs, "Postgres CPU with limits ÷ without", limited, "postgres", free),
-    )
-
-
-def _spread(
-    runs: Runs,
-    name: str,
-    contestant: str,
-    shown: str,
-    rival: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-) -> tuple[Figure, ...]:
-    """Give a ratio of medians, and the smallest and the largest ratio of one round."""
-    rounds = zip(runs.of[contestant], runs.of[rival], strict=True)
-    ratios = [ours.value(shown) / theirs.value(shown) for ours, theirs in rounds]
-    return (
-        Figure(name, runs.ratio(contestant, shown, rival), least, most),
-        Figure("… of one round, at least", min(ratios)),
-        Figure("… of one round, at most", max(ratios)),
+        spread(runs, "API requests ÷ bare server's", limited, "rate", bare, least=least),
+        spread(runs, "API p99 ÷ bare server's, at a third", calm, "p99 ms", bare_calm, most=3),
+        spread(runs, "API CPU of a request ÷ bare server's", limited, "worker", bare),
+        spread(runs, "Postgres CPU of a request ÷ bare server's", limited, "postgres", bare),
+        spread(runs, "requests with limits ÷ without", limited, "rate", free),
+        spread(runs, "API CPU with limits ÷ without", limited, "worker", free),
+        spread(runs, "Postgres CPU with limits ÷ without", limited, "postgres", free),
     )

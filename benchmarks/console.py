@@ -2,7 +2,7 @@
 
 Beside the load, each run has a database with deliveries in its log, a daemon and a console; the people are
 the difference. Lags count while they click. What pages take is measured without load, by one person who does
-not pause, in a log of millions.
+not pause, in a log of millions; with another checkout, its console takes turns.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import asyncpg
 
-from benchmarks.contest import Figure, Run, Runs, Section, by_turns
+from benchmarks.contest import Figure, Run, Section, by_turns, spread
 from benchmarks.lags import LOAD, MERCHANTS
 from benchmarks.processes import Child
 from benchmarks.replays import PATIENCE, WARM_UP, lags_between, make_night
 from benchmarks.rig import Rig
-from benchmarks.sets import Bench
+from benchmarks.sets import Bench, beside_the_past
 from tests.integration.console_history import MERCHANTS as MERCHANTS_OF_A_MONTH
 from tests.integration.console_history import fill
 from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
@@ -60,27 +60,31 @@ def console(bench: Bench) -> Section:
         f"for {SECONDS * bench.scale:.0f} s. People go round overview, merchants, those that fail, a "
         "merchant, deliveries, a delivery, health and account, a second apart.",
         runs,
-        _figures(runs),
+        [spread(runs, "p99 beside three people ÷ alone", BESIDE, "p99 ms", WITHOUT, most=1.1)],
     )
 
 
 def pages(bench: Bench) -> Section:
     """Measure what pages take in a log of a month."""
-    rig, rows, runs = bench.rig, bench.events(HISTORY), Runs()
+    rig, rows = bench.rig, bench.events(HISTORY)
     with rig.database() as database:
         asyncio.run(_fill(rig.postgres.dsn(database=database), rows))
         bench.tell(f"  {rows:,} rows")
-        runs.of[PAGES] = [_at_rest(bench, database) for _ in range(bench.rounds)]
+        contestants = bench.beside_before({PAGES: lambda: _at_rest(bench, database)})
+        runs = by_turns(bench.rounds, contestants, bench.tell)
+    before = {PAGES: ("rate", "worker", "postgres", *(f"{kind} ms" for kind in KINDS))}
     return Section(
         "The console: what its pages take after a month",
         f"{rows:,} deliveries of {MERCHANTS_OF_A_MONTH:,} merchants in 31 partitions; one person looks at "
         f"page after page for {AT_REST * bench.scale:.0f} s. Of each kind of page, the median.",
         runs,
-        tuple(
+        [
             Figure(f"{kind} ÷ bare page", runs.ratio(PAGES, f"{kind} ms", PAGES, f"{BARE} ms"), most=5)
             for kind in KINDS
-        ),
-        undrawn=(PAGES,),
+        ]
+        if bench.before is None
+        else beside_the_past(runs, "Pages, ", before),
+        undrawn=tuple(runs.of),
     )
 
 
@@ -92,18 +96,6 @@ async def _fill(url: str, rows: int) -> None:
     await connection.execute(LEASE_LANES)
     await connection.execute("CHECKPOINT")
     await connection.close()
-
-
-def _figures(runs: Runs) -> tuple[Figure, ...]:
-    ratios = [
-        beside.value("p99 ms") / alone.value("p99 ms")
-        for beside, alone in zip(runs.of[BESIDE], runs.of[WITHOUT], strict=True)
-    ]
-    return (
-        Figure("p99 beside three people ÷ alone", runs.ratio(BESIDE, "p99 ms", WITHOUT), most=1.1),
-        Figure("… of one round, at least", min(ratios)),
-        Figure("… of one round, at most", max(ratios)),
-    )
 
 
 def _loaded(bench: Bench, template: str, people: int) -> Run:
@@ -137,10 +129,14 @@ def _loaded(bench: Bench, template: str, people: int) -> Run:
 def _at_rest(bench: Bench, database: str) -> Run:
     """Let one person look at page after page, while nothing else goes on."""
     seconds = AT_REST * bench.scale
-    with bench.rig.console(database) as served:
-        shows = _clicked(_people(bench.rig, database, served.port, 1, seconds, pause=0))
+    rig = bench.rig
+    with rig.console(database) as served:
+        person = _people(rig, database, served.port, 1, seconds, pause=0)
+        before = rig.usage(served.process.pid)
+        shows = _clicked(person)
+        each = (rig.usage(served.process.pid) - before).each(int(shows["pages"]))
     bench.tell("    " + ", ".join(f"{name} {value:.4g}" for name, value in shows.items()))
-    return Run(shows["pages"] / seconds, shows=shows)
+    return Run(shows["pages"] / seconds, each.worker, each.postgres, shows=shows)
 
 
 def _people(rig: Rig, database: str, port: int, people: int, seconds: float, pause: float = 1.0) -> Child:

@@ -1,5 +1,6 @@
 """Runs by turns, and what is made of them: medians, ratios, and whether they are as wanted."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -87,12 +88,13 @@ def by_turns(rounds: int, contestants: Mapping[str, Callable[[], Run]], tell: Te
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing to be shown: a figure, and at least or at most what it should be."""
+    """One thing to be shown: a figure, at least or at most what it should be, and between what it is."""
 
     name: str
     value: float
     least: float | None = None
     most: float | None = None
+    interval: tuple[float, float] | None = None
 
     @property
     def is_met(self) -> bool:
@@ -107,6 +109,26 @@ class Figure:
         if self.least is not None:
             return f"≥ {self.least:g}"
         return "" if self.most is None else f"≤ {self.most:g}"
+
+
+def spread(
+    runs: Runs,
+    name: str,
+    contestant: str,
+    shown: str,
+    rival: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+) -> Figure:
+    """Give the median of the rounds' ratios, and its interval of 95 % (of fewer rounds than six: all)."""
+    rounds = zip(runs.of[contestant], runs.of[rival], strict=True)
+    ratios = sorted(ours.value(shown) / theirs.value(shown) for ours, theirs in rounds)
+    count = len(ratios)
+    # The median is below the one at this place, or above its counterpart, once in twenty times at most.
+    tails = [sum(math.comb(count, heads) for heads in range(place + 1)) for place in range(count)]
+    place = max(0, sum(40 * tail <= 2**count for tail in tails) - 1)
+    return Figure(name, statistics.median(ratios), least, most, (ratios[place], ratios[-1 - place]))
 
 
 @dataclass(frozen=True, slots=True)

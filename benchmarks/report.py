@@ -59,7 +59,10 @@ def _table(figures: Sequence[Figure]) -> list[str]:
     lines = ["| figure | measured | wanted | |", "| --- | ---: | ---: | --- |"]
     for figure in figures:
         met = "" if not figure.wanted else "met" if figure.is_met else "**missed**"
-        lines.append(f"| {figure.name} | {figure.value:.3g} | {figure.wanted} | {met} |")
+        measured = f"{figure.value:.3g}"
+        if figure.interval is not None:
+            measured += " ({:.3g} … {:.3g})".format(*figure.interval)
+        lines.append(f"| {figure.name} | {measured} | {figure.wanted} | {met} |")
     return lines
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from benchmarks import lags
 from benchmarks.contest import Figure, Run, Section, Unmeasurable, by_turns
 from benchmarks.drains import ours
-from benchmarks.sets import Bench, in_the_past
+from benchmarks.sets import Bench, beside_the_past
 
 DRAIN, IDLE = "drain", "idle"
 RATES = (100, 500)
@@ -19,7 +19,7 @@ def versions(bench: Bench) -> Section:
     """Measure a drain, lags at two loads and an idle daemon, of both checkouts."""
     if bench.before is None:
         raise Unmeasurable("--before names no other checkout's interpreter")
-    rig, events, seconds = bench.rig, bench.events(30_000), 8.0 * bench.scale
+    rig, events, seconds = bench.rig, bench.events(30_000), max(3.0, 8.0 * bench.scale)
     with rig.another_receiver("--log") as logging:
         template = rig.template(logging.url(), MERCHANTS)
 
@@ -32,20 +32,19 @@ def versions(bench: Bench) -> Section:
             **{_lag(rate): lag(rate) for rate in RATES},
         }
         runs = by_turns(bench.rounds, bench.beside_before(contestants), bench.tell)
-    figures = [
-        Figure("drain ÷ before", runs.ratio(DRAIN, "rate", in_the_past(DRAIN))),
-        Figure("idle: daemon's % of a core", runs.median(IDLE, "% of a core"), most=3),
-        Figure("idle: Postgres' % of a core", runs.median(IDLE, "% of Postgres")),
-    ]
-    for rate in RATES:
-        for part in ("p50 ms", "p99 ms"):
-            ratio = runs.ratio(_lag(rate), part, in_the_past(_lag(rate)))
-            figures.append(Figure(f"lag at {rate}/s, {part[:3]} ÷ before", ratio))
+    shown = {
+        DRAIN: ("rate", "worker", "postgres", "WAL bytes"),
+        **{_lag(rate): ("p50 ms", "p99 ms", "worker", "postgres") for rate in RATES},
+        IDLE: ("% of a core", "% of Postgres"),
+    }
     return Section(
         "Versions: this daemon beside another checkout's",
         f"{events:,} events of {MERCHANTS:,} merchants; idle and Poisson arrivals for {seconds:.0f} s.",
         runs,
-        figures,
+        [
+            Figure("idle: daemon's % of a core", runs.median(IDLE, "% of a core"), most=3),
+            *beside_the_past(runs, "", shown),
+        ],
     )
 
 
