@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.installation import IN_SCALED_TIME, Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions, start_daemons
-from tests.acceptance.next_version import ADDS, NEW_TYPE, NEXT, RECORDED_BY_NEXT, ROOT, NextVersion
+from tests.acceptance.other_version import ADDS, NEW_TYPE, NEXT, RECORDED_BY_NEXT, ROOT, OtherVersion
 from tests.acceptance.processes import Daemon
 from tests.servers.damage import documented
 from tests.waiting import until, until_found
@@ -18,6 +18,8 @@ from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 MERCHANTS = [f"m{number:02}" for number in range(20)]
 RATE = 60.0
+ROUTED_SINCE = 26
+"""Programs for an earlier schema know but one endpoint of a merchant."""
 BREAKS = f"UPDATE webhook.state SET compatible_from = {NEXT};"
 SCHEMA = (ROOT / "migrations/schema.sql").read_text(encoding="utf-8")
 RULES = SCHEMA.partition("CREATE FUNCTION webhook.event_can_be_sent(")[2].partition("$$;")[0]
@@ -48,7 +50,7 @@ def forget_last_line(daemon: Daemon, text: str) -> None:
 async def test_two_versions_deliver_side_by_side_across_an_additive_migration(
     installation: Installation, tmp_path: Path
 ) -> None:
-    next_version = NextVersion.make(tmp_path / "next", ADDS)
+    next_version = OtherVersion.next(tmp_path / "next", ADDS)
     await installation.configure(*MERCHANTS)
     [old] = await start_daemons(installation, 1)
     async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
@@ -75,7 +77,7 @@ async def test_two_versions_deliver_side_by_side_across_an_additive_migration(
 async def test_version_that_the_schema_no_longer_serves_ends_with_3_and_leaves_its_work_to_the_next(
     installation: Installation, tmp_path: Path
 ) -> None:
-    next_version = NextVersion.make(tmp_path / "next", ADDS + BREAKS)
+    next_version = OtherVersion.next(tmp_path / "next", ADDS + BREAKS)
     await installation.configure(*MERCHANTS)
     [running] = await start_daemons(installation, 1)
     async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
@@ -102,7 +104,7 @@ async def test_version_that_the_schema_no_longer_serves_ends_with_3_and_leaves_i
 async def test_events_of_a_type_that_only_the_next_version_knows_are_left_to_it(
     installation: Installation, tmp_path: Path
 ) -> None:
-    next_version = NextVersion.make(tmp_path / "next", ADDS + ALLOWS)
+    next_version = OtherVersion.next(tmp_path / "next", ADDS + ALLOWS)
     next_version.learn_type()
     await installation.configure("m", "other")
     old = await installation.start(RETRY_SCHEDULE="PT2S,PT2S")
@@ -136,11 +138,56 @@ async def test_events_of_a_type_that_only_the_next_version_knows_are_left_to_it(
     assert await installation.count("state <> 'delivered'") == 0
 
 
+async def test_older_daemons_are_refused_from_the_second_endpoint_on_until_it_is_gone(
+    installation: Installation, tmp_path: Path
+) -> None:
+    older, receiver = OtherVersion.before(tmp_path / "older", ROUTED_SINCE), installation.receiver
+    sent: list[str] = []
+
+    async def emit() -> None:
+        sent.extend([str(event.id) for event in await installation.emit_each(["m"], 10)])
+
+    async def command(line: str, code: int = 0) -> str:
+        done = await asyncio.to_thread(installation.command, *line.split())
+        assert done.returncode == code, done
+        return done.stderr
+
+    add = f"endpoint add m {receiver.url('second')}"
+    await installation.configure("m")
+    old, new = await older.start(installation), await installation.start()
+    await emit()
+    assert "know no further endpoints" in (told := await command(add, code=1))
+    assert "end them, and give it again" in told
+    old.terminate()
+    await emit()
+    assert await old.ended(PATIENCE) == 0
+    await command(add)
+    receiver.behave("second", Behaviour(status=500), Behaviour())
+    await emit()
+    await until(lambda: len(receiver.of("second")) == 10, PATIENCE)
+    refused = older.spawn(installation)
+    assert await refused.ended(PATIENCE) == 3
+    forget_last_line(refused, f"version {ROUTED_SINCE} and later, this one is for {ROUTED_SINCE - 1}")
+    await command("endpoint remove m --endpoint 2 --yes")
+    await emit()
+    # What is owed to it would fail when its retry is due.
+    await command(f"deliveries retry {sent[20]} --endpoint 2 --no-wait")
+    await installation.until_true("SELECT compatible_from = 1 FROM webhook.state", deadline=PATIENCE)
+    await older.start(installation)
+    new.terminate()
+    await emit()
+    assert await new.ended(PATIENCE) == 0
+    await installation.until_true("SELECT NOT EXISTS (SELECT FROM webhook.outbox)", deadline=PATIENCE)
+    assert [arrival.event_id for arrival in receiver.of("m")] == sent
+    assert [arrival.event_id for arrival in receiver.of("second")] == sent[20:30]
+    assert overlapping(receiver.arrivals) == []
+
+
 @pytest.mark.scaled_time
 async def test_an_event_type_that_nobody_ever_knows_is_cancelled_and_its_lane_goes_on(
     installation: Installation, tmp_path: Path
 ) -> None:
-    await NextVersion.make(tmp_path / "next", ADDS + ALLOWS).migrate(installation)
+    await OtherVersion.next(tmp_path / "next", ADDS + ALLOWS).migrate(installation)
     await installation.configure("m")
     old = await installation.start(**IN_SCALED_TIME)
     stray, behind = await installation.emit("m", event_type=NEW_TYPE), await installation.emit("m")

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.acceptance.next_version import ADDS, NAME, NextVersion
+from tests.acceptance.other_version import ADDS, NAME, OtherVersion
 from tests.servers.database import own_server
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import CliContext
@@ -107,7 +107,7 @@ def test_later_migration_names_what_it_applied(
     server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     migrate(server, capsys)
-    done = NextVersion.make(tmp_path / "next", ADDS).run("migrate", DATABASE_URL=server.dsn("postgres"))
+    done = OtherVersion.next(tmp_path / "next", ADDS).run("migrate", DATABASE_URL=server.dsn("postgres"))
     assert done.stdout.splitlines() == [f"applied {NAME}", "the schema is up to date"]
 
 

@@ -11,6 +11,7 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table
 from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.domain.endpoint import END_OLDER
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.event import is_own_type, sample_of, sampled_type
 from webhook_dispatcher.storage.administration import Administration
@@ -83,7 +84,7 @@ def add(
         if older := await event_types.add(database.connection, name, text, charge_path, person):
             raise UserError(
                 f"nothing was changed: dispatchers work that would not send it: {', '.join(older)}; "
-                "end them, and give it again (half a minute later, where they were killed)"
+                + END_OLDER
             )
         return "changed" if known and known.retired_at is None else "added"
 

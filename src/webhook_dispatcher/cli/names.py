@@ -8,6 +8,7 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
+from webhook_dispatcher.domain.endpoint import END_OLDER
 from webhook_dispatcher.domain.errors import UserError
 from webhook_dispatcher.domain.names import DEFAULT_NAMES, SIGNATURES, Names, prefix_fault, user_agent_fault
 
@@ -93,7 +94,7 @@ def _set(
     if older:
         raise UserError(
             f"nothing was changed: dispatchers work that know no such names: {', '.join(map(shown, older))}; "
-            "end them, and give it again (half a minute later, where they were killed)"
+            + END_OLDER
         )
     _print(session.work(lambda database: database.read_names()))
 

@@ -18,7 +18,9 @@ from webhook_dispatcher.domain.event import (
 from webhook_dispatcher.domain.signing import SealedSecret
 
 OLDER_DISPATCHER = "55000"
-"""The SQLSTATE of a filter or an order that is refused, since a dispatcher works that does not know such."""
+"""The SQLSTATE of what is refused, since a dispatcher works that does not know such."""
+END_OLDER = "end them, and give it again (half a minute later, where they were killed)"
+"""What is done about dispatchers that do not know what is wanted."""
 MAX_TYPES = 64
 """A filter names no more (types_are_1_to_64_names)."""
 

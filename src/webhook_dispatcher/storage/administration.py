@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus, CommandView, ListedCommand, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
-from webhook_dispatcher.domain.endpoint import OLDER_DISPATCHER, EndpointChange, EndpointView
+from webhook_dispatcher.domain.endpoint import END_OLDER, OLDER_DISPATCHER, EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.lane import merchant_of, number_of
@@ -300,7 +300,7 @@ class Administration:
         except StatementRefused as error:
             if error.sqlstate != OLDER_DISPATCHER:
                 raise
-            raise UserError(f"{error.detail}; nothing was done") from None
+            raise UserError(f"{error.detail}; nothing was done: {END_OLDER}") from None
 
     async def rotate_secret(
         self,

@@ -144,7 +144,7 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionPr
         raise SchemaMismatch(
             f"the schema serves programs for version {row['compatible_from']} and later, "
             f"this one is for {SCHEMA_VERSION}",
-            INSTALL_NEWER,
+            f'{INSTALL_NEWER}, or go back as "Upgrading" in the documentation says',
         )
     started_at: datetime = row["server_started_at"]
     return started_at

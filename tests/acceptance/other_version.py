@@ -1,6 +1,6 @@
-"""The next version of the program: a copy of this one with one more migration, whose column its code uses.
+"""Other versions of the program: copies of this one with one more migration, whose column is used, or fewer.
 
-To it this version is an older one, which goes on beside it or is refused.
+The older of two goes on beside the newer one or is refused.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ REVISION = '''
 '''
 
 
-class NextVersion(NamedTuple):
-    """A checkout of the next version."""
+class OtherVersion(NamedTuple):
+    """A checkout of another version."""
 
     root: Path
 
     @classmethod
-    def make(cls, root: Path, migration: str) -> "NextVersion":
+    def next(cls, root: Path, migration: str) -> "OtherVersion":
         """Copy this version, and add a migration and a statement that uses it."""
         # Compiled files too: they stay valid, and three programs start from here.
         shutil.copytree(ROOT / "src", root / "src")
@@ -66,6 +66,16 @@ class NextVersion(NamedTuple):
         (versions / f"{NAME}.py").write_text(textwrap.dedent(revision).lstrip())
         storage = root / "src/webhook_dispatcher/storage"
         replace(storage / "sql/recording.sql", USES[0], "\n".join(USES))
+        return cls(root)
+
+    @classmethod
+    def before(cls, root: Path, schema_version: int) -> "OtherVersion":
+        """Copy this version without the migrations from that schema on."""
+        shutil.copytree(ROOT / "src", root / "src")
+        shutil.copytree(ROOT / "migrations", root / "migrations")
+        for file in (root / "migrations/versions").glob("0*"):
+            if int(file.name[:4]) >= schema_version:
+                file.unlink()
         return cls(root)
 
     async def migrate(self, installation: Installation) -> None:
@@ -84,11 +94,15 @@ class NextVersion(NamedTuple):
         types = '    "charge.fiscal_failed",\n'
         replace(self.root / "src/webhook_dispatcher/domain/event.py", types, f'{types}    "{NEW_TYPE}",\n')
 
-    async def start(self, installation: Installation, **changed: str) -> Daemon:
-        """Start a daemon of this version."""
+    def spawn(self, installation: Installation, **changed: str) -> Daemon:
+        """Start a daemon of this version without waiting for it."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.root / "src"))
-            daemon = installation.spawn(**changed)
+            return installation.spawn(**changed)
+
+    async def start(self, installation: Installation, **changed: str) -> Daemon:
+        """Start a daemon of this version."""
+        daemon = self.spawn(installation, **changed)
         await daemon.logged("daemon.started", PATIENCE)
         return daemon
 
