@@ -23,6 +23,9 @@ NAMED = "m" * 120
 """What merchants' ids begin with. Their indexes are a level higher than those of numbers, and look dearer."""
 HOT_ONE = "h" * 128
 OWING_ONE = "o" * 128
+LEFT_ONE = "l" * 128
+"""One that is routed, and left OWING retries in its own lane: of them ASKED are claimed."""
+LEFT_FROM = 4 * ROWS
 KEY = 8
 """An API key, whose are TOKEN and all requests that are kept."""
 CLAIMED_FROM = ROWS - LANES
@@ -88,6 +91,12 @@ SELECT
 FROM generate_series(1, {2 * ROWS}) AS n
 CROSS JOIN LATERAL (SELECT (n - 1) / 2 AS k) AS event;
 DELETE FROM webhook.outbox WHERE seq % 2 = 0;
+INSERT INTO webhook.lane (merchant_id, routed_at) VALUES ('{LEFT_ONE}', clock_timestamp()), (E'{LEFT_ONE}\\x1f1', NULL);
+INSERT INTO webhook.outbox (seq, id, merchant_id, type, object, due_at, claim) OVERRIDING SYSTEM VALUE
+SELECT
+    {LEFT_FROM} + n, lpad(({LEFT_FROM} + n)::text, 32, '0')::uuid, '{LEFT_ONE}', 'charge.succeeded',
+    '{{"id": "ch_0123456789"}}', clock_timestamp() + interval '1 hour', CASE WHEN n < {ASKED} THEN n END
+FROM generate_series(0, {OWING - 1}) AS n;
 SELECT setval('webhook.outbox_seq_seq', {2 * ROWS});
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at
@@ -340,13 +349,14 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "hand_on": Question(
         (
-            _listed([_seq(CLAIMED_FROM + n) for n in range(ASKED)]),
-            _listed([CLAIMED_FROM + n for n in range(ASKED)]),
-            _listed([f"E'{NAMED}{n}\\x1f1'" for n in range(ASKED)]),
+            _listed([LEFT_FROM + ASKED // 2 + n for n in range(ASKED)]),
+            _listed([ASKED // 2 + n if n < ASKED // 2 else "NULL" for n in range(ASKED)]),
+            _each(f"'{LEFT_ONE}'", "text"),
             NOW,
         ),
         ASKED,
     ),
+    "find_strays": Question((f"'{LEFT_ONE}'", str(LEFT_FROM), str(ASKED), "1 << 21"), ASKED),
     "find_alone": Question(()),
     "serve_unrouted": Question(()),
     "become_direct": Question((f"'{HOT_ONE}'",)),

@@ -439,7 +439,8 @@ async def due(storage: StorageHarness, daemon: Daemon, lane: str) -> list[Claime
 
 async def hand_on(storage: StorageHarness, daemon: Daemon, lane: str) -> dict[int, HandedOn]:
     """Claim what is due in a lane, and hand it on."""
-    return await daemon.claims.hand_on(await due(storage, daemon, lane), await storage.now())
+    strays = [retry.as_stray for retry in await due(storage, daemon, lane)]
+    return await daemon.claims.hand_on(strays, await storage.now())
 
 
 async def test_a_retry_goes_on_where_its_endpoint_is_as_a_copy(
@@ -457,7 +458,7 @@ async def test_a_retry_goes_on_where_its_endpoint_is_as_a_copy(
     [retry] = await due(storage, here, M1)
     event = retry.event
     assert (event.attempts, event.id, event.copy_of, event.lane) == (1, before["id"], before["id"], M1)
-    assert await here.claims.hand_on([retry], await storage.now()) == {event.seq: HandedOn.WAITS}, (
+    assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {event.seq: HandedOn.WAITS}, (
         "it is there"
     )
 
@@ -469,7 +470,7 @@ async def test_the_next_are_due_as_soon_as_some_are_handed_on(
     await merchant.add()
     claimed = await here.claims.claim_due_of(["m"], 2, 2, LEASE)
     assert (len(claimed), (await storage.lane("m"))["retry_at"] > await storage.now()) == (2, True)
-    await here.claims.hand_on(claimed, await storage.now())
+    await here.claims.hand_on([retry.as_stray for retry in claimed], await storage.now())
     assert (await storage.lane("m"))["retry_at"] <= await storage.now()
 
 
@@ -500,9 +501,11 @@ async def test_a_retry_that_is_in_flight_while_a_second_endpoint_is_added(
     if order != "early":  # another daemon has it: our claim has lapsed
         taken = await due(storage, there, "m")
         assert len(taken) == 1
-        assert await here.claims.hand_on([retry], await storage.now()) == {seq: HandedOn.WAITS}
+        assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {seq: HandedOn.WAITS}
         if order == "lapsed":
-            assert await there.claims.hand_on(taken, await storage.now()) == {seq: HandedOn.MOVED}
+            assert await there.claims.hand_on([retry.as_stray for retry in taken], await storage.now()) == {
+                seq: HandedOn.MOVED
+            }
     outcome = answered(retry.event, retry.claim, await storage.now(), 500, is_retry=True)
     written = await here.records.write([outcome], [], LEASE)
     assert written.seqs == (frozenset([seq]) if order == "early" else frozenset())
@@ -523,7 +526,9 @@ async def test_what_has_no_endpoint_anywhere_is_left_to_its_claimer(
     await storage.db.execute(REMOVE, M2)
     [alone] = await storage.insert_due("nobody", -1)
     [retry] = await due(storage, here, M2)
-    assert await here.claims.hand_on([retry], await storage.now()) == {retry.event.seq: HandedOn.NOBODY}
+    assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {
+        retry.event.seq: HandedOn.NOBODY
+    }
     assert await hand_on(storage, here, "nobody") == {alone: HandedOn.NOBODY}
     # The first is left and has an endpoint: what is locked waits for it.
     [stray] = await storage.insert_due("m", -1)
@@ -531,8 +536,8 @@ async def test_what_has_no_endpoint_anywhere_is_left_to_its_claimer(
     operator = await storage.session()
     async with operator.transaction():
         await operator.execute("SELECT FROM webhook.lane WHERE merchant_id = 'm' FOR UPDATE")
-        assert await here.claims.hand_on([retry], await storage.now()) == {stray: HandedOn.WAITS}
-    assert await here.claims.hand_on([retry], await storage.now()) == {stray: HandedOn.MOVED}
+        assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {stray: HandedOn.WAITS}
+    assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {stray: HandedOn.MOVED}
 
 
 async def test_a_reader_of_events_is_given_each_once_before_during_and_after(

@@ -43,9 +43,11 @@ from webhook_dispatcher.dispatch.suspension import SUSPENSION_LOOK, Suspension
 from webhook_dispatcher.dispatch.sweep import (
     CORRECTION_INTERVAL,
     MEND_INTERVAL,
+    STRAYS_INTERVAL,
     SWEEP_INTERVAL,
     ClockCorrection,
     Mending,
+    Strays,
     Sweep,
 )
 from webhook_dispatcher.dispatch.upkeep import (
@@ -202,6 +204,7 @@ class Daemon:
             controls=PostgresControls(upkeep),
             brakes=PostgresControls(control),
             recalls=PostgresClaims(control, self._owner),
+            moving=PostgresClaims(upkeep, self._owner),
             upkeep=PostgresUpkeep(upkeep),
             suspensions=PostgresSuspensions(upkeep),
             notices=PostgresNotices(upkeep),
@@ -271,6 +274,7 @@ class Daemon:
         controls: PostgresControls,
         brakes: PostgresControls,
         recalls: PostgresClaims,
+        moving: PostgresClaims,
         upkeep: PostgresUpkeep,
         suspensions: PostgresSuspensions,
         notices: PostgresNotices,
@@ -361,6 +365,7 @@ class Daemon:
                 wake=self._dispatcher.needs_sweep,
             ),
             loop(MEND_INTERVAL, Mending(claims).step, "mend.failed"),
+            loop(STRAYS_INTERVAL, Strays(moving, instruments, stop).step, "hand_on.failed"),
             loop(CORRECTION_INTERVAL, correction.step, "clock.uncorrected"),
             loop(RECALL_INTERVAL, obeying, "recall.failed"),
             loop(SUSPENSION_LOOK, suspension.step, "suspension.failed"),

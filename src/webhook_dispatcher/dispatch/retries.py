@@ -155,7 +155,9 @@ class Retrier:
             endpoints = await self._unreadable.read_endpoints(lanes)
             # What can never be sent ends where it is.
             strays = [
-                retry for retry in claimed if retry.event.lane not in endpoints and retry.event.fault is None
+                retry.as_stray
+                for retry in claimed
+                if retry.event.lane not in endpoints and retry.event.fault is None
             ]
             handed_on = await self._unreadable.hand_on(strays, self._database_clock.now())
         except StorageError:

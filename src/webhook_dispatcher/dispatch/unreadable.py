@@ -15,7 +15,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, Reason
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, HandedOn, Leased, RunAsk
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, HandedOn, Leased, RunAsk, Stray
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, FailedReason, State
@@ -240,18 +240,17 @@ class Unreadable:
     def _block(self, row: DueRow, error: StatementRefused) -> None:
         self._blocked.find(Reason.UNREADABLE, row.lane, row.seq, row.id, str(error))
 
-    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
-        """Hand claimed rows on as Claims does; one whose row is refused waits."""
+    async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
+        """Hand retries on as Claims does; one whose row is refused waits."""
 
-        async def together(part: Sequence[ClaimedRetry]) -> dict[int, HandedOn]:
+        async def together(part: Sequence[Stray]) -> dict[int, HandedOn]:
             return await self._claims.hand_on(part, at)
 
-        async def alone(retry: ClaimedRetry, error: StatementRefused) -> dict[int, HandedOn]:
-            event = retry.event
-            self._blocked.find(Reason.UNREADABLE, event.lane, event.seq, event.id, str(error))
-            return {event.seq: HandedOn.WAITS}
+        async def alone(stray: Stray, error: StatementRefused) -> dict[int, HandedOn]:
+            self._blocked.find(Reason.UNREADABLE, stray.lane, stray.seq, stray.id, str(error))
+            return {stray.seq: HandedOn.WAITS}
 
-        return _merged(await in_parts(retries, together, alone))
+        return _merged(await in_parts(strays, together, alone))
 
     async def read_endpoints(self, lanes: Sequence[str]) -> dict[str, Endpoint]:
         """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""

@@ -147,10 +147,19 @@ class Routed:
     heads: Mapping[str, int] = field(default_factory=dict)
 
 
-class HandedOn(StrEnum):
-    """What became of a claimed row whose lane has no endpoint.
+class Stray(NamedTuple):
+    """A retry in a lane that has no endpoint; claim: ours, or None where nobody has claimed it."""
 
-    MOVED: it is due where its merchant's number 1 is. WAITS: it could not be moved just now. NOBODY: there is
+    lane: str
+    seq: int
+    id: UUID
+    claim: int | None = None
+
+
+class HandedOn(StrEnum):
+    """What became of a stray.
+
+    MOVED: it waits where its merchant's number 1 is. WAITS: it could not be moved just now. NOBODY: there is
     no endpoint for it.
     """
 
@@ -177,6 +186,11 @@ class ClaimedRetry:
     event: Event
     claim: int
     endpoint_removed_at: datetime | None
+
+    @property
+    def as_stray(self) -> Stray:
+        """Name it, where its lane has no endpoint."""
+        return Stray(self.event.lane, self.event.seq, self.event.id, self.claim)
 
 
 class DueRow(NamedTuple):

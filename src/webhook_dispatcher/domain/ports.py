@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.claim import (
     RouteAsk,
     Routed,
     RunAsk,
+    Stray,
     SweptLane,
 )
 from webhook_dispatcher.domain.command import (
@@ -112,8 +113,14 @@ class Claims(Protocol):
         """Make such a merchant's lane its endpoint's again; False: number 1 owes first attempts still."""
         ...
 
-    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
-        """Move claimed rows of lanes without an endpoint to where number 1 is; say so of each, by its seq."""
+    async def find_strays(
+        self, after_lane: str, after_seq: int, max_rows: int, max_bytes: int
+    ) -> list[Stray]:
+        """Name the next unclaimed retries in lanes that number 1 has left, by lane and seq; none: no more."""
+        ...
+
+    async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
+        """Move retries of lanes without an endpoint to where number 1 is; say so of each, by its seq."""
         ...
 
     async def read_recalls(self) -> Recalls:

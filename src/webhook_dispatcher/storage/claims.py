@@ -21,6 +21,7 @@ from webhook_dispatcher.domain.claim import (
     Routed,
     RouteFate,
     RunAsk,
+    Stray,
     SweptLane,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -160,12 +161,18 @@ class PostgresClaims:
         [row] = await self._fetch("become_direct", merchant_id)
         return bool(row["is_direct"])
 
-    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
+    async def find_strays(
+        self, after_lane: str, after_seq: int, max_rows: int, max_bytes: int
+    ) -> list[Stray]:
+        rows = await self._fetch("find_strays", after_lane, after_seq, max_rows, max_bytes)
+        return [Stray(row["merchant_id"], row["seq"], row["id"]) for row in rows]
+
+    async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
         rows = await self._fetch(
             "hand_on",
-            [retry.event.seq for retry in retries],
-            [retry.claim for retry in retries],
-            [retry.event.lane for retry in retries],
+            [stray.seq for stray in strays],
+            [stray.claim for stray in strays],
+            [stray.lane for stray in strays],
             at,
         )
         return {row["seq"]: HandedOn(row["fate"]) for row in rows}

@@ -21,6 +21,7 @@ from webhook_dispatcher.domain.claim import (
     Routed,
     RouteFate,
     RunAsk,
+    Stray,
     SweptLane,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -57,6 +58,8 @@ class FakeClaims:
         self.route_gate: asyncio.Event | None = None
         self.alone: list[str] = []
         self.fates: dict[int, HandedOn] = {}
+        self.strays: list[Stray] = []
+        self.handed_on: list[list[int]] = []
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
@@ -162,12 +165,19 @@ class FakeClaims:
             self.database.lanes[merchant_id].is_routed = False
         return is_direct
 
-    async def hand_on(self, retries: Sequence[ClaimedRetry], at: datetime) -> dict[int, HandedOn]:
+    async def find_strays(
+        self, after_lane: str, after_seq: int, max_rows: int, max_bytes: int
+    ) -> list[Stray]:
+        left = [stray for stray in self.strays if stray[:2] > (after_lane, after_seq)]
+        return left[:max_rows]
+
+    async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
+        asked = [stray.seq for stray in strays]
+        self.handed_on.append(asked)
         self.database.fail("hand_on")
-        asked = [retry.event.seq for retry in retries]
         for seq in asked:
             if self.fates.get(seq) is HandedOn.MOVED:
-                del self.database.owed[seq]
+                self.database.owed.pop(seq, None)
         return {seq: self.fates.get(seq, HandedOn.NOBODY) for seq in asked}
 
     async def read_recalls(self) -> Recalls:

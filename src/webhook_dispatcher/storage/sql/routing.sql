@@ -244,14 +244,68 @@ CROSS JOIN (
     ) AS first
 ) AS reached_lane;
 
+-- name: find_strays
+-- Name the next retries that nobody has claimed and that wait where their merchant's number 1 is not any more: in the merchant's
+-- lane while that is routed, in number 1's while it is not.
+-- $1 after_lane text
+-- $2 after_seq bigint
+-- $3 max_rows bigint
+-- $4 max_bytes bigint; but for the last row's
+-- row: merchant_id text, seq bigint, id uuid
+-- order: by merchant_id, seq
+-- none: the round is over, begin again behind an empty text
+WITH left_lane AS MATERIALIZED (
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE lane.routed_at IS NOT NULL AND lane.merchant_id >= $1::text COLLATE "C"
+    UNION ALL
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE
+        lane.merchant_id LIKE E'%\x1f%'
+        AND webhook.merchant_of(lane.merchant_id) >= webhook.merchant_of($1::text COLLATE "C")
+        AND lane.merchant_id >= $1::text COLLATE "C"
+        AND webhook.endpoint_of(lane.merchant_id) = 1
+        AND (
+            SELECT own.routed_at FROM webhook.lane AS own WHERE own.merchant_id = webhook.merchant_of(lane.merchant_id)
+        ) IS NULL
+),
+next AS MATERIALIZED (
+    SELECT waiting.merchant_id, waiting.seq, waiting.id, waiting.object_bytes
+    FROM (SELECT left_lane.merchant_id FROM left_lane ORDER BY left_lane.merchant_id) AS place
+    CROSS JOIN LATERAL (
+        SELECT outbox.merchant_id, outbox.seq, outbox.id, outbox.object_bytes
+        FROM webhook.outbox
+        -- As read_runs has it.
+        WHERE
+            (outbox.merchant_id, outbox.seq)
+            > (place.merchant_id, CASE WHEN place.merchant_id = $1 THEN $2::bigint ELSE 0 END)
+            AND outbox.merchant_id <= place.merchant_id
+            AND outbox.due_at IS NOT NULL
+            AND outbox.claim IS NULL
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT $3
+    ) AS waiting
+    LIMIT $3
+)
+SELECT sized.merchant_id, sized.seq, sized.id
+FROM (
+    SELECT
+        next.merchant_id, next.seq, next.id,
+        sum(next.object_bytes) OVER (ORDER BY next.merchant_id, next.seq) - next.object_bytes AS bytes_before
+    FROM next
+) AS sized
+WHERE sized.bytes_before < $4
+ORDER BY sized.merchant_id, sized.seq;
+
 -- name: hand_on
--- Move claimed rows of lanes without an endpoint to where their merchant's number 1 is. An event, as routing does: it goes into
--- the log, and a copy with its attempts, schedule and answers is due there. In a numbered lane with copy_of null, readers of
--- events would miss it.
+-- Move retries of lanes without an endpoint to where their merchant's number 1 is: what we claimed is due there, what nobody has
+-- claimed stays due when it was. An event, as routing does: it goes into the log, and its copy has its attempts, schedule and
+-- answers. In a numbered lane with copy_of null, readers of events would miss it.
 -- Where number 1 is, its merchant's lane tells by its locked version; nobody is there only where no place of number 1 has an
 -- endpoint by this snapshot.
 -- $1 seqs bigint[]
--- $2 claims bigint[]
+-- $2 claims bigint[]; null: nobody's
 -- $3 lanes text[]
 -- $4 at timestamptz
 -- row: seq bigint, fate text
@@ -289,20 +343,28 @@ target AS MATERIALIZED (
     WHERE placed.to_lane <> placed.lane
 ),
 owed AS MATERIALIZED (
-    SELECT target.seq, target.merchant, target.lane, target.to_lane, mine.copy_of
+    SELECT target.seq, target.claim, target.merchant, target.lane, target.to_lane, mine.copy_of, mine.due_at
     FROM target
     CROSS JOIN LATERAL (
-        SELECT outbox.copy_of
+        SELECT
+            outbox.copy_of,
+            CASE WHEN outbox.claim IS NULL THEN outbox.due_at ELSE clock_timestamp() END AS due_at
         FROM webhook.outbox
         -- Within CASE, or an index of all that is in flight could be read.
-        WHERE outbox.seq = target.seq AND CASE WHEN outbox.claim = target.claim THEN true END
+        WHERE
+            outbox.seq = target.seq
+            AND CASE
+                WHEN num_nulls(target.claim) = 0 THEN outbox.claim = target.claim
+                -- Somebody may have moved it, and so may what made it wait in order.
+                WHEN num_nulls(outbox.claim) = 1 AND num_nulls(outbox.due_at) = 0 THEN outbox.merchant_id = target.lane
+            END
         FOR UPDATE SKIP LOCKED
     ) AS mine
     WHERE CASE WHEN target.to_lane IN (SELECT locked_lane.merchant_id FROM locked_lane) THEN true END
 ),
 moved AS (
     UPDATE webhook.outbox
-    SET merchant_id = owed.to_lane, claim = NULL, due_at = clock_timestamp()
+    SET merchant_id = owed.to_lane, claim = NULL, due_at = owed.due_at
     FROM owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND num_nulls(owed.copy_of) = 0
 ),
@@ -311,7 +373,7 @@ taken AS (
     USING owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND num_nulls(owed.copy_of) = 1
     RETURNING
-        owed.merchant, owed.to_lane, outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.attempts,
+        owed.merchant, owed.to_lane, owed.due_at, outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.attempts,
         outbox.trigger, outbox.on_failure, outbox.last_status, outbox.last_outcome, outbox.xid, outbox.attempts_by_hand,
         outbox.scheduled_at
 ),
@@ -321,7 +383,7 @@ copied AS (
         attempts_by_hand, scheduled_at, copy_of, xid
     )
     SELECT
-        taken.id, taken.to_lane, taken.type, taken.created_at, taken.object, taken.attempts, clock_timestamp(), taken.trigger,
+        taken.id, taken.to_lane, taken.type, taken.created_at, taken.object, taken.attempts, taken.due_at, taken.trigger,
         taken.on_failure, taken.last_status, taken.last_outcome, taken.attempts_by_hand, taken.scheduled_at, taken.id, NULL
     FROM taken
 ),
@@ -334,9 +396,13 @@ logged AS (
 ),
 woken AS (
     UPDATE webhook.lane
-    SET retry_at = least(lane.retry_at, clock_timestamp())
-    -- Where they were, their slots are free.
-    FROM (SELECT owed.to_lane AS lane FROM owed UNION SELECT owed.lane FROM owed) AS reached
+    SET retry_at = least(lane.retry_at, reached.due_at)
+    FROM (
+        SELECT owed.to_lane AS lane, min(owed.due_at) AS due_at FROM owed GROUP BY owed.to_lane
+        UNION ALL
+        -- Where they were, the slots of those that we claimed are free.
+        SELECT owed.lane, max(owed.due_at) FROM owed WHERE num_nulls(owed.claim) = 0 GROUP BY owed.lane
+    ) AS reached
     WHERE lane.merchant_id = ANY(ARRAY[reached.lane]) AND lane.suspended_at IS NULL
 )
 SELECT
