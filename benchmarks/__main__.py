@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     api,
+    becoming,
     collusion,
     console,
     costs,
@@ -65,6 +66,7 @@ API: Mapping[str, Scenario] = {
     "idle-api": api.idle_api,
 }
 ASKED_FOR: Mapping[str, Scenario] = {
+    "becoming": becoming.becoming,
     "collusion": collusion.collusion,
     "console": console.console,
     "console-pages": console.pages,

@@ -5,7 +5,8 @@ lag is that of the last of an event's deliveries, at the first two endpoints whe
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from benchmarks.contest import Figure, Run, Runs, Section, by_turns
 from benchmarks.drains import shown
@@ -22,7 +23,7 @@ RATE = 100
 SECONDS = 8.0
 LONG = 262_144
 LONG_EVENTS = 50
-LONGEST = re.compile(r"duration: ([0-9.]+) ms")
+DURATION = re.compile(r"duration: ([0-9.]+) ms")
 ADD = """
 SELECT added.result
 FROM webhook.endpoint, webhook.add_endpoint(
@@ -65,19 +66,30 @@ def _lag(rig: Rig, template: str, endpoints: int, seconds: float, third: str | N
 
 def _long(rig: Rig, template: str, endpoints: int) -> Run:
     """Drain the longest bodies, and find the longest statement."""
+    with longest_statements(rig) as longest:
+        run = _drain(rig, template, endpoints, LONG_EVENTS, LONG)
+    shows = {**run.shows, "longest ms": longest("routes AS")}
+    return Run(run.rate, run.worker, run.postgres, run.receiver, shows)
+
+
+@contextmanager
+def longest_statements(rig: Rig) -> Iterator[Callable[..., float]]:
+    """Let statements be logged; what is given tells the ms of the longest that has one of these texts."""
     rig.execute("ALTER SYSTEM SET log_min_duration_statement = '5ms'")
     rig.execute("SELECT pg_reload_conf()")
     log = rig.postgres.log_file
     before = log.stat().st_size
+
+    def longest(*texts: str) -> float:
+        told = log.read_bytes()[before:].decode(errors="replace").split("LOG:")
+        asked = [statement for statement in told if any(text in statement for text in texts)]
+        return max((float(found[1]) for one in asked if (found := DURATION.search(one))), default=0.0)
+
     try:
-        run = _drain(rig, template, endpoints, LONG_EVENTS, LONG)
+        yield longest
     finally:
         rig.execute("ALTER SYSTEM RESET log_min_duration_statement")
         rig.execute("SELECT pg_reload_conf()")
-    told = log.read_bytes()[before:].decode(errors="replace")
-    routed = [statement for statement in told.split("LOG:") if "routes AS" in statement]
-    longest = max((float(found[1]) for one in routed if (found := LONGEST.search(one))), default=0.0)
-    return Run(run.rate, run.worker, run.postgres, run.receiver, {**run.shows, "longest ms": longest})
 
 
 def routes(bench: Bench) -> Section:

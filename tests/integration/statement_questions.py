@@ -91,11 +91,12 @@ SELECT
 FROM generate_series(1, {2 * ROWS}) AS n
 CROSS JOIN LATERAL (SELECT (n - 1) / 2 AS k) AS event;
 DELETE FROM webhook.outbox WHERE seq % 2 = 0;
-INSERT INTO webhook.lane (merchant_id, routed_at) VALUES ('{LEFT_ONE}', clock_timestamp()), (E'{LEFT_ONE}\\x1f1', NULL);
+INSERT INTO webhook.lane (merchant_id, routed_at)
+VALUES ('{LEFT_ONE}', clock_timestamp()), (E'{LEFT_ONE}\\x1f1', NULL);
 INSERT INTO webhook.outbox (seq, id, merchant_id, type, object, due_at, claim) OVERRIDING SYSTEM VALUE
 SELECT
     {LEFT_FROM} + n, lpad(({LEFT_FROM} + n)::text, 32, '0')::uuid, '{LEFT_ONE}', 'charge.succeeded',
-    '{{"id": "ch_0123456789"}}', clock_timestamp() + interval '1 hour', CASE WHEN n < {ASKED} THEN n END
+    '{{"id": "ch_0123456789"}}', clock_timestamp() + n * interval '1 second', CASE WHEN n < {ASKED} THEN n END
 FROM generate_series(0, {OWING - 1}) AS n;
 SELECT setval('webhook.outbox_seq_seq', {2 * ROWS});
 INSERT INTO webhook.delivery_log (
@@ -356,7 +357,7 @@ QUESTIONS: Mapping[str, Question] = {
         ),
         ASKED,
     ),
-    "find_strays": Question((f"'{LEFT_ONE}'", str(LEFT_FROM), str(ASKED), "1 << 21"), ASKED),
+    "find_strays": Question((f"'{LEFT_ONE}'", "'-infinity'", str(ASKED), "1 << 21"), ASKED),
     "find_alone": Question(()),
     "serve_unrouted": Question(()),
     "become_direct": Question((f"'{HOT_ONE}'",)),

@@ -10,11 +10,26 @@ import pytest
 
 from tests.integration.api_harness import api_pool, token_of
 from tests.integration.storage_harness import GATED, LAPSED, LEASE, Daemon, StorageHarness, answered, seqs
-from webhook_dispatcher.domain.claim import ClaimedRetry, HandedOn, Lease, RouteAsk, Routed, RouteFate
+from tests.integration.test_unreadable import insert_damaged_due
+from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.dispatch.sweep import Strays
+from webhook_dispatcher.domain.claim import (
+    START,
+    ClaimedRetry,
+    HandedOn,
+    Lease,
+    RouteAsk,
+    Routed,
+    RouteFate,
+    Stray,
+)
 from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused
 from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage.api.events import Events
+from webhook_dispatcher.telemetry.metrics import Metrics
 
 M1, M2, M3 = (lane_named("m", number) for number in (1, 2, 3))
 STABLE = 10**9
@@ -472,6 +487,108 @@ async def test_the_next_are_due_as_soon_as_some_are_handed_on(
     assert (len(claimed), (await storage.lane("m"))["retry_at"] > await storage.now()) == (2, True)
     await here.claims.hand_on([retry.as_stray for retry in claimed], await storage.now())
     assert (await storage.lane("m"))["retry_at"] <= await storage.now()
+
+
+NO_END = 1 << 21
+
+
+async def strays(daemon: Daemon, *, rows: int = 400, size: int = NO_END) -> list[Stray]:
+    """Name what number 1 has left behind, from the beginning."""
+    return (await daemon.claims.find_strays(START, rows, size))[0]
+
+
+async def test_what_nobody_has_claimed_moves_and_is_due_when_it_was(
+    storage: StorageHarness, here: Daemon, merchant: Merchant
+) -> None:
+    due_now, later, latest = await storage.insert_due("m", -1, 3600, 7200)
+    [in_order] = await merchant.insert("charge.created")
+    due_at = {seq: (await storage.owed(seq))["due_at"] for seq in (later, latest)}  # type: ignore[index]
+    assert await strays(here) == [], "its endpoint is there"
+    await merchant.add()
+    [claimed] = await here.claims.claim_due_of(["m"], 10, 10, LEASE)
+    found = await strays(here)
+    assert [stray.seq for stray in found] == [later, latest]
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = 'infinity' WHERE merchant_id = $1", M1)
+    fates = await here.claims.hand_on(found, await storage.now())
+    assert fates == dict.fromkeys((later, latest), HandedOn.MOVED)
+    assert await merchant.waiting() == [due_now, in_order]
+    assert await merchant.copies(M1) == [later, latest]
+    rows = await storage.db.fetch("SELECT * FROM webhook.outbox WHERE merchant_id = $1 ORDER BY seq", M1)
+    assert [(row["due_at"], row["claim"], row["attempts"]) for row in rows] == [
+        (due_at[seq], None, 1) for seq in (later, latest)
+    ]
+    assert (await storage.lane(M1))["retry_at"] == due_at[later]
+    # Whoever had claimed one records what came of it.
+    outcome = answered(claimed.event, claimed.claim, await storage.now(), 200, is_retry=True)
+    assert (await here.records.write([outcome], [], LEASE)).seqs == {due_now}
+    # And home again, as they are.
+    await storage.db.execute(REMOVE, M2)
+    assert await here.claims.become_direct("m")
+    found = await strays(here)
+    assert [(stray.lane, stray.seq) for stray in found] == [(M1, row["seq"]) for row in rows]
+    await here.claims.hand_on(found, await storage.now())
+    home = await storage.db.fetch("SELECT * FROM webhook.outbox WHERE num_nulls(copy_of) = 0 ORDER BY seq")
+    assert [dict(row) for row in home] == [{**row, "merchant_id": "m"} for row in rows]
+    assert await strays(here) == []
+
+
+async def test_as_many_are_named_as_may_be_moved_at_once(
+    storage: StorageHarness, here: Daemon, merchant: Merchant
+) -> None:
+    numbers = await storage.insert_due("m", 3600, 3601, 3602, 3603)
+    await storage.db.execute("UPDATE webhook.outbox SET object = $1", '{"a":"' + "x" * 1_000 + '"}')
+    await storage.configure("n")
+    [other] = await storage.insert_due("n", 3600)
+    await merchant.add()
+    await storage.db.execute(ADD.replace("'m'", "'n'"), None)
+    assert [stray.seq for stray in await strays(here)] == [*numbers, other]
+    assert [stray.seq for stray in await strays(here, rows=3)] == numbers[:3]
+    assert [stray.seq for stray in await strays(here, size=1_500)] == numbers[:2]
+    assert [stray.seq for stray in await strays(here, size=1)] == numbers[:1]
+    _, after = await here.claims.find_strays(START, 3, NO_END)
+    following, after = await here.claims.find_strays(after, 400, NO_END)
+    assert [stray.seq for stray in following] == [numbers[3], other]
+    assert await here.claims.find_strays(after, 400, NO_END) == ([], START)
+
+
+async def test_what_was_named_and_is_not_as_it_was_stays(
+    storage: StorageHarness, here: Daemon, merchant: Merchant
+) -> None:
+    [seq] = await storage.insert_due("m", -1)
+    await merchant.add()
+    named = await strays(here)
+    [claimed] = await here.claims.claim_due_of(["m"], 10, 10, LEASE)
+    assert await here.claims.hand_on(named, await storage.now()) == {seq: HandedOn.WAITS}
+    row = await storage.owed(seq)
+    assert row is not None
+    assert row["claim"] == claimed.claim
+    # Named at number 1's, brought home by somebody else, and waiting in order since.
+    assert await here.claims.hand_on([claimed.as_stray], await storage.now()) == {seq: HandedOn.MOVED}
+    await storage.db.execute(REMOVE, M2)
+    assert await here.claims.become_direct("m")
+    named = await strays(here)
+    assert await here.claims.hand_on(named, await storage.now()) == {named[0].seq: HandedOn.MOVED}
+    assert await here.claims.hand_on(named, await storage.now()) == {named[0].seq: HandedOn.WAITS}
+    await merchant.add()
+    named = await strays(here)
+    await storage.db.execute("UPDATE webhook.outbox SET due_at = NULL")
+    assert await here.claims.hand_on(named, await storage.now()) == {named[0].seq: HandedOn.WAITS}
+
+
+async def test_a_damaged_one_is_named_and_left_and_all_others_move(
+    storage: StorageHarness, here: Daemon, merchant: Merchant
+) -> None:
+    [first] = await storage.insert_due("m", 3600)
+    damaged = await insert_damaged_due(storage, "m")
+    [last] = await storage.insert_due("m", 3600)
+    await merchant.add()
+    instruments = Instruments.of(SystemClock(), Metrics("test"))
+    instruments.database_clock.synchronise(await storage.now(), instruments.clock.elapsed())
+    moving = Strays(here.claims, instruments, Stop())
+    assert await moving.step()
+    assert (await merchant.waiting(), await merchant.copies(M1)) == ([damaged], [first, last])
+    assert instruments.blocked.seqs() == [damaged]
+    assert [await moving.step() for _ in range(3)] == [True, True, False]
 
 
 async def test_a_late_answer_of_what_was_handed_on_is_settled(

@@ -1,7 +1,9 @@
 """Partitions, gauges and the schema: what one step of each does."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,9 +12,12 @@ from tests.unit.builders import NOW
 from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
+from tests.unit.loop_turns import quiet
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
-from webhook_dispatcher.dispatch.sweep import ClockCorrection, Mending
+from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.dispatch.sweep import ClockCorrection, Mending, Strays
 from webhook_dispatcher.dispatch.upkeep import (
     CONTROL_KEPT,
     DAYS_AHEAD,
@@ -22,6 +27,7 @@ from webhook_dispatcher.dispatch.upkeep import (
     confirm_sealing_key,
     keep_logs,
 )
+from webhook_dispatcher.domain.claim import HandedOn, Stray
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.domain.names import Names
@@ -249,6 +255,34 @@ async def test_merchants_that_are_routed_in_vain_get_their_own_lanes_back() -> N
     lanes.alone = ["m", "n"]
     await Mending(lanes).step()
     assert lanes.alone == []
+
+
+async def test_what_number_one_left_behind_moves_step_by_step_with_rests_and_fewer_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweeping, "MAX_STRAYS", 4)
+    claims, stop = FakeClaims(FakeDatabase()), Stop()
+    claims.strays = [Stray("m", seq, UUID(int=seq)) for seq in range(1, 10)]
+    claims.fates = dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), HandedOn.MOVED)
+    claims.database.faults["hand_on"].extend([None, StorageUnavailable("too slow")])
+    moving = Strays(claims, Instruments.of(claims.database.clock, Metrics("test")), stop)
+    assert await moving.step()
+    with pytest.raises(StorageUnavailable):
+        await moving.step()
+    assert await moving.step()
+    assert await moving.step()
+    with capture_logs() as logs:
+        assert await moving.step(), "and the next round begins, for what was locked"
+    assert logs == [{"event": "retries.handed_on", "log_level": "info", "count": 8}]
+    # A step that took a second is followed by four of rest, unless it is to stop.
+    claims.after_find = lambda: claims.database.clock.advance(1.0)
+    stepping = asyncio.create_task(moving.step())
+    await quiet()
+    assert claims.handed_on == [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6], [7, 8, 9], [4]]
+    assert not stepping.done()
+    stop.set()
+    assert await stepping
+    assert not await moving.step(), "nothing moved in this round"
 
 
 async def test_a_clock_that_was_set_is_corrected_for_in_two_rounds_once_clocks_agree() -> None:

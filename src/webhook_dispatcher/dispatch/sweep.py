@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Interval, Stop
 from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import HandedOn
+from webhook_dispatcher.domain.claim import START, HandedOn
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Claims, LongestWaits, Upkeep
@@ -26,7 +26,7 @@ MAX_STRAYS = 400
 MAX_STRAY_BYTES = 2 * 1024 * 1024
 """Retries moved in one statement, and the bytes of them beyond which no further one is taken."""
 STRAYS_REST_FACTOR = 4
-"""A step that moves took so many times less than the rest after it: others have its lanes meanwhile."""
+"""A step that took a second is followed by this many of rest: others need the lanes that it locks."""
 CORRECTION_INTERVAL = Interval(5.0)
 CORRECTION_ROUNDS = 2
 """Rounds made after the clock was set: the second finds what somebody held in the first."""
@@ -81,10 +81,10 @@ class Strays:
     """Moves retries that number 1 has left behind to where it is, some of them in each step.
 
     It leaves them where a second endpoint is added, or the last but one removed: there may be a million. One
-    that is due is handed on by whoever claims it, too; but two of a lane at a time. What is locked for the
-    moment has its turn in the next round.
+    that is due is handed on by whoever claims it, too, but two of a lane at a time. What a round could not
+    move, since it was locked, the next one does, which follows at once while anything moves.
 
-    _after: the last row of the step before; a lane of "" at the beginning of a round. _moved: in this round.
+    _moved: in this round.
     """
 
     def __init__(self, claims: Claims, instruments: Instruments, stop: Stop) -> None:
@@ -94,28 +94,28 @@ class Strays:
         self._database_clock = instruments.database_clock
         self._stop = stop
         self._rows = MAX_STRAYS
-        self._after = "", 0
+        self._after = START
         self._moved = 0
 
     async def step(self) -> bool:
-        """Move the next, and rest. True: the round goes on."""
+        """Move the next, and rest. True: there may be more that can be moved."""
         started = self._clock.elapsed()
         try:
-            strays = await self._claims.find_strays(*self._after, self._rows, MAX_STRAY_BYTES)
+            strays, after = await self._claims.find_strays(self._after, self._rows, MAX_STRAY_BYTES)
             fates = await self._unreadable.hand_on(strays, self._database_clock.now())
         except StorageError:
             self._rows = max(1, self._rows // 2)  # one that takes too long would do so again and again
             raise
         self._rows = min(MAX_STRAYS, 2 * self._rows)
+        self._after = after
         self._moved += list(fates.values()).count(HandedOn.MOVED)
         if strays:
-            self._after = strays[-1].lane, strays[-1].seq
             await self._stop.wait_at_most(STRAYS_REST_FACTOR * (self._clock.elapsed() - started))
             return True
-        if self._moved:
-            _log.info("retries.handed_on", count=self._moved)
-        self._after, self._moved = ("", 0), 0
-        return False
+        moved, self._moved = self._moved, 0
+        if moved:
+            _log.info("retries.handed_on", count=moved)
+        return moved > 0
 
 
 class ClockCorrection:

@@ -114,9 +114,13 @@ class Claims(Protocol):
         ...
 
     async def find_strays(
-        self, after_lane: str, after_seq: int, max_rows: int, max_bytes: int
-    ) -> list[Stray]:
-        """Name the next unclaimed retries in lanes that number 1 has left, by lane and seq; none: no more."""
+        self, after: DueCursor, max_rows: int, max_bytes: int
+    ) -> tuple[list[Stray], DueCursor]:
+        """Name the next unclaimed retries in lanes that number 1 has left, and where to go on.
+
+        They are in order of lane and of when they are due; none: the round is over. Of those that are due at
+        one instant, some may be passed over.
+        """
         ...
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:

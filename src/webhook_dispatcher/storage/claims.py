@@ -7,6 +7,7 @@ from operator import attrgetter
 import asyncpg
 
 from webhook_dispatcher.domain.claim import (
+    START,
     Arrival,
     Arrivals,
     ClaimedRetry,
@@ -162,10 +163,11 @@ class PostgresClaims:
         return bool(row["is_direct"])
 
     async def find_strays(
-        self, after_lane: str, after_seq: int, max_rows: int, max_bytes: int
-    ) -> list[Stray]:
-        rows = await self._fetch("find_strays", after_lane, after_seq, max_rows, max_bytes)
-        return [Stray(row["merchant_id"], row["seq"], row["id"]) for row in rows]
+        self, after: DueCursor, max_rows: int, max_bytes: int
+    ) -> tuple[list[Stray], DueCursor]:
+        rows = await self._fetch("find_strays", after.lane, after.retry_at, max_rows, max_bytes)
+        following = DueCursor(rows[-1]["due_at"], rows[-1]["merchant_id"]) if rows else START
+        return [Stray(row["merchant_id"], row["seq"], row["id"]) for row in rows], following
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
         rows = await self._fetch(

@@ -59,6 +59,7 @@ class FakeClaims:
         self.alone: list[str] = []
         self.fates: dict[int, HandedOn] = {}
         self.strays: list[Stray] = []
+        self.after_find: Callable[[], object] = lambda: None
         self.handed_on: list[list[int]] = []
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
@@ -166,10 +167,12 @@ class FakeClaims:
         return is_direct
 
     async def find_strays(
-        self, after_lane: str, after_seq: int, max_rows: int, max_bytes: int
-    ) -> list[Stray]:
-        left = [stray for stray in self.strays if stray[:2] > (after_lane, after_seq)]
-        return left[:max_rows]
+        self, after: DueCursor, max_rows: int, max_bytes: int
+    ) -> tuple[list[Stray], DueCursor]:
+        self.after_find()
+        behind = int(after.retry_at) if after.lane else 0
+        found = [stray for stray in self.strays if stray.seq > behind][:max_rows]
+        return found, DueCursor(str(found[-1].seq), found[-1].lane) if found else START
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
         asked = [stray.seq for stray in strays]
@@ -178,6 +181,7 @@ class FakeClaims:
         for seq in asked:
             if self.fates.get(seq) is HandedOn.MOVED:
                 self.database.owed.pop(seq, None)
+                self.strays = [stray for stray in self.strays if stray.seq != seq]
         return {seq: self.fates.get(seq, HandedOn.NOBODY) for seq in asked}
 
     async def read_recalls(self) -> Recalls:

@@ -248,11 +248,11 @@ CROSS JOIN (
 -- Name the next retries that nobody has claimed and that wait where their merchant's number 1 is not any more: in the merchant's
 -- lane while that is routed, in number 1's while it is not.
 -- $1 after_lane text
--- $2 after_seq bigint
+-- $2 after_due_at text
 -- $3 max_rows bigint
 -- $4 max_bytes bigint; but for the last row's
--- row: merchant_id text, seq bigint, id uuid
--- order: by merchant_id, seq
+-- row: merchant_id text, seq bigint, id uuid, due_at text
+-- order: by merchant_id, due_at; of those that were due at one instant, some may be passed over
 -- none: the round is over, begin again behind an empty text
 WITH left_lane AS MATERIALIZED (
     SELECT lane.merchant_id
@@ -271,32 +271,29 @@ WITH left_lane AS MATERIALIZED (
         ) IS NULL
 ),
 next AS MATERIALIZED (
-    SELECT waiting.merchant_id, waiting.seq, waiting.id, waiting.object_bytes
+    SELECT place.merchant_id, waiting.seq, waiting.id, waiting.due_at, waiting.object_bytes
     FROM (SELECT left_lane.merchant_id FROM left_lane ORDER BY left_lane.merchant_id) AS place
     CROSS JOIN LATERAL (
-        SELECT outbox.merchant_id, outbox.seq, outbox.id, outbox.object_bytes
+        SELECT outbox.seq, outbox.id, outbox.due_at, outbox.object_bytes
         FROM webhook.outbox
-        -- As read_runs has it.
         WHERE
-            (outbox.merchant_id, outbox.seq)
-            > (place.merchant_id, CASE WHEN place.merchant_id = $1 THEN $2::bigint ELSE 0 END)
-            AND outbox.merchant_id <= place.merchant_id
-            AND outbox.due_at IS NOT NULL
+            outbox.merchant_id = place.merchant_id
+            AND outbox.due_at > CASE WHEN place.merchant_id = $1 THEN $2::text::timestamptz ELSE '-infinity' END
             AND outbox.claim IS NULL
-        ORDER BY outbox.merchant_id, outbox.seq
+        ORDER BY outbox.due_at
         LIMIT $3
     ) AS waiting
     LIMIT $3
 )
-SELECT sized.merchant_id, sized.seq, sized.id
+SELECT sized.merchant_id, sized.seq, sized.id, sized.due_at::text AS due_at
 FROM (
     SELECT
-        next.merchant_id, next.seq, next.id,
-        sum(next.object_bytes) OVER (ORDER BY next.merchant_id, next.seq) - next.object_bytes AS bytes_before
+        next.merchant_id, next.seq, next.id, next.due_at,
+        sum(next.object_bytes) OVER (ORDER BY next.merchant_id, next.due_at, next.seq) - next.object_bytes AS bytes_before
     FROM next
 ) AS sized
 WHERE sized.bytes_before < $4
-ORDER BY sized.merchant_id, sized.seq;
+ORDER BY sized.merchant_id, sized.due_at, sized.seq;
 
 -- name: hand_on
 -- Move retries of lanes without an endpoint to where their merchant's number 1 is: what we claimed is due there, what nobody has
