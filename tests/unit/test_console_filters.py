@@ -59,7 +59,12 @@ def test_text_is_refused_or_can_be_stored(text: str) -> None:
     try:
         check_text("text", text)
     except FilterRefused:
-        assert len(text) > 255 or "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
+        assert (
+            len(text) > 255
+            or "\0" in text
+            or "\x1f" in text
+            or any("\ud800" <= character <= "\udfff" for character in text)
+        )
     else:
         assert "\0" not in text.encode().decode()
 
