@@ -692,14 +692,14 @@ QUESTIONS: Mapping[str, Question] = {
     "show_numbers": Question((SESSION, LONG_AGO, NOW), VIEWS),
     "show_deliveries": Question((SESSION, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false"), 2 * ASKED),
     "show_deliveries_of_merchant": Question(
-        (SESSION, MERCHANT, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false"), 2 * ASKED
+        (SESSION, MERCHANT, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false", "1"), 2 * ASKED
     ),
     "show_failed_deliveries": Question(
         (SESSION, "NULL", NEWEST, *ALL_MATCH[1:], LOOKED, str(ASKED), "true"), 2 * ASKED
     ),
     # Whatever one charge has is found: here the charge of all that is owed would be.
     "show_few_deliveries": Question(
-        (SESSION, _uuid(LOGGED), "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
+        (SESSION, _uuid(LOGGED), "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false", "NULL"), VIEWS
     ),
     "is_charge_shown": Question((SESSION,), VIEWS),
     "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),

@@ -56,12 +56,13 @@ _FINISH = """
 WITH moved AS (DELETE FROM webhook.outbox WHERE seq = ANY($1::bigint[]) RETURNING *)
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, last_outcome,
-    last_status, finished_at
+    last_status, finished_at, endpoint, copy_of
 )
 SELECT
-    seq, id, merchant_id, type, created_at, object, $2, CASE WHEN $2 = 'failed' THEN 'exhausted' END, 1,
+    seq, id, webhook.merchant_of(merchant_id), type, created_at, object, $2,
+    CASE WHEN $2 = 'failed' THEN 'exhausted' END, 1,
     CASE WHEN $2 = 'failed' THEN 'status' ELSE 'delivered' END, CASE WHEN $2 = 'failed' THEN 500 ELSE 200 END,
-    clock_timestamp() - $3::interval
+    clock_timestamp() - $3::interval, webhook.endpoint_of(merchant_id), copy_of
 FROM moved
 """
 

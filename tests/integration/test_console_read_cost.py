@@ -126,7 +126,7 @@ def _list(before: str = str(NEWEST), **filters: str) -> tuple[str, ...]:
 
 def _of(merchant: str, **filters: str) -> tuple[str, ...]:
     _name, person, *rest = _list(**filters)
-    return "show_deliveries_of_merchant", person, merchant, *rest
+    return "show_deliveries_of_merchant", person, merchant, *rest, filters.get("endpoint", "NULL")
 
 
 def _failed(**filters: str) -> tuple[str, ...]:
@@ -174,13 +174,15 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "of a large merchant": (_of("'m0'"), PAGE),
     "of a large merchant, failed": (_of("'m0'", state="'failed'"), LOOK),
     "of a large merchant, of a type": (_of("'m0'", type="'charge.reversed'"), LOOK),
+    "of a large merchant, to another endpoint": (_of("'m0'", endpoint="2"), LOOK),
     "of one event": (
-        ("show_few_deliveries", "{person}", EVENT, "NULL", "NULL", str(NEWEST), *["NULL"] * 6, "50", "false"),
+        ("show_few_deliveries", "{person}", EVENT, "NULL", "NULL", str(NEWEST), *["NULL"] * 6, "50")
+        + ("false", "NULL"),
         1,
     ),
     "of one charge": (
         ("show_few_deliveries", "{person}", "NULL", "'ch_250'", "NULL", str(NEWEST), *["NULL"] * 6, "50")
-        + ("false",),
+        + ("false", "NULL"),
         4,
     ),
     "numbers": (("show_numbers", "{person}", NOW, NOW), 2),

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.console_readers import console_pool, reader_of
 from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.domain.command import LONG_AGO, RECOVERABLE, LeaveOut, Recover, Skip
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.merchant import MerchantState
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
@@ -242,6 +243,24 @@ async def test_an_event_and_a_charge_are_found_with_all_filters_beside(console: 
     assert await console.seqs(DeliveryFilter("m", event_id=uuid4())) == []
     await console.db.execute("UPDATE webhook.state SET has_charge_index = false")
     assert (await console.page(DeliveryFilter(charge_id="ch_1"))) == DeliveryPage([], is_unindexed=True)
+
+
+async def test_of_several_endpoints_one_is_asked_for_what_it_is_owed_and_was_sent(console: Reading) -> None:
+    first, second = lane_named("m", 1), lane_named("m", 2)
+    await console.db.execute(
+        "INSERT INTO webhook.lane (merchant_id) SELECT unnest($1::text[])", [first, second]
+    )
+    (waiting,) = await console.storage.insert("m", '{"id": "ch_1"}')
+    (owed,) = await console.storage.insert(first, '{"id": "ch_1"}')
+    (ended,) = await console.storage.insert(second, '{"id": "ch_1"}')
+    (due,) = await console.storage.insert_due(second, 60)
+    await console.storage.finish(ended, state="failed")
+    for charge_id, of_second in ((None, [due, ended]), ("ch_1", [ended])):
+        wanted = DeliveryFilter("m", charge_id=charge_id)
+        assert await console.seqs(replace(wanted, endpoint=1)) == [owed, waiting]
+        assert await console.seqs(replace(wanted, endpoint=2)) == of_second
+        assert await console.seqs(replace(wanted, endpoint=2, state="failed")) == [ended]
+        assert await console.seqs(replace(wanted, endpoint=3)) == []
 
 
 async def test_viewers_see_no_payload_no_answer_and_no_audit(console: Reading) -> None:

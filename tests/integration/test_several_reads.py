@@ -118,6 +118,14 @@ async def test_an_event_is_told_with_its_delivery_to_each_endpoint(storage: Stor
     for options in (["--merchant", "m"], ["--event", str(event)], ["--charge", "ch_1"]):
         listed = json.loads(await run("deliveries", "list", *options, "--json"))
         assert [each["endpoint"] for each in listed] == [3, 1], "the newest first"
+    [waiting] = await storage.insert("m")
+    await storage.finish(both[1]["delivery"]["seq"])
+    first, third = (each["delivery"]["seq"] for each in both)
+    for number, found in enumerate(([waiting, first], [], [third]), start=1):
+        of_one = "--merchant", "m", "--endpoint", str(number)
+        listed = json.loads(await run("deliveries", "list", *of_one, "--json"))
+        assert [each["seq"] for each in listed] == found, "what is not routed yet is number 1's"
+    await storage.db.execute("DELETE FROM webhook.outbox WHERE seq = $1", waiting)
     assert len(json.loads(await run("deliveries", "list", "--json"))) == 3
 
 

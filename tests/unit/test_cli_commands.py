@@ -212,11 +212,13 @@ def test_a_retry_of_an_event_that_went_to_several_endpoints_is_not_followed(shel
     assert "attempt 9: delivered" in shell(f"deliveries retry {EVENT} --endpoint 2", database)[1]
 
 
-@pytest.mark.parametrize("line", ["pause --all", "resume --all", "deliveries retry-failed --since 1h"])
+@pytest.mark.parametrize(
+    "line", ["pause --all", "resume --all", "deliveries list", "deliveries retry-failed --since 1h"]
+)
 def test_an_endpoint_is_one_of_a_merchant_that_is_named(shell: Shell, line: str) -> None:
     database = FakeAdministration([ASKED])
     assert shell(f"{line} --endpoint 2", database)[0] == 2
-    assert database.requests == []
+    assert (database.requests, database.wanted) == ([], None)
 
 
 def test_deliveries_are_shown_with_their_attempts(database: FakeAdministration, shell: Shell) -> None:

@@ -38,6 +38,7 @@ def refused(wanted: DeliveryFilter | CommandFilter) -> tuple[str, Refusal]:
         (DeliveryFilter(outcome="lost"), "outcome", Refusal.UNKNOWN),
         (DeliveryFilter(status=1000), "status", Refusal.UNKNOWN),
         (DeliveryFilter(status=-1), "status", Refusal.UNKNOWN),
+        (DeliveryFilter(endpoint=2), "endpoint", Refusal.WHOSE),
         (CommandFilter(command="lost"), "command", Refusal.UNKNOWN),
         (CommandFilter(status="lost"), "status", Refusal.UNKNOWN),
         (CommandFilter(requested_by="\udfff"), "requested_by", Refusal.UNREADABLE),

@@ -24,6 +24,7 @@ from webhook_dispatcher.cli.options import (
     Since,
     Until,
     check_known,
+    check_whose,
     one_of,
     parse_merchant,
     parse_period,
@@ -222,12 +223,6 @@ def check_one_or_all(merchant: str | None, everything: bool) -> None:
     """Refuse what names neither a merchant nor all, or both."""
     if (merchant is None) != everything:
         raise typer.BadParameter("give either a merchant or --all")
-
-
-def check_whose(merchant: str | None, endpoint: int | None) -> None:
-    """Refuse an endpoint's number where no merchant is named."""
-    if endpoint is not None and merchant is None:
-        raise typer.BadParameter("--endpoint goes with a merchant")
 
 
 def request_of(

@@ -11,12 +11,14 @@ import typer
 
 from webhook_dispatcher.cli.options import (
     AsJson,
+    ChosenEndpoint,
     MerchantFilter,
     Moment,
     ShardName,
     Since,
     Until,
     check_known,
+    check_whose,
     resolved,
 )
 from webhook_dispatcher.cli.output import endpoint_named, print_facts, print_json, print_table, shown
@@ -52,6 +54,7 @@ ATTEMPT_COLUMNS = ("attempt", "trigger", "started_at", "duration_ms", "status", 
 def list_(
     context: typer.Context,
     merchant: MerchantFilter = None,
+    endpoint: ChosenEndpoint = None,
     state: Annotated[State | None, typer.Option("--state", help="In this state only.")] = None,
     since: Since = None,
     until: Until = None,
@@ -79,6 +82,7 @@ def list_(
     A line each: when it was written, its event, state, attempts and the latest result, its merchant. What is
     asked for by merchant, event, charge or time, or waits, is shown whenever it was written.
     """
+    check_whose(merchant, endpoint)
     # A whole month's log is only read when it is asked for.
     start = since or (None if merchant or event or charge or until or state in WAITING else LAST_DAY)
 
@@ -95,6 +99,7 @@ def list_(
             charge_id=charge,
             outcome=str(outcome) if outcome else None,
             oldest_first=oldest_first,
+            endpoint=endpoint,
         )
         return await database.list_deliveries(wanted)
 

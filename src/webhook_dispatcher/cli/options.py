@@ -89,6 +89,12 @@ async def check_known(merchant: str | None, database: Administration) -> None:
         )
 
 
+def check_whose(merchant: str | None, endpoint: int | None) -> None:
+    """Refuse an endpoint's number where no merchant is named."""
+    if endpoint is not None and merchant is None:
+        raise typer.BadParameter("--endpoint goes with a merchant")
+
+
 def parse_period(text: str) -> timedelta:
     """Read a positive duration: 5m, 24h, 7d, or as ISO 8601 has it."""
     try:

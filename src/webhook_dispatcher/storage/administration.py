@@ -48,7 +48,10 @@ PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Which deliveries to show; None lets everything through. Times are of `created_at`."""
+    """Which deliveries to show; None lets everything through. Times are of `created_at`.
+
+    endpoint: the number of one of the merchant's, who is named then.
+    """
 
     merchant_id: str | None = None
     state: str | None = None
@@ -60,6 +63,7 @@ class DeliveryFilter:
     charge_id: str | None = None
     outcome: str | None = None
     oldest_first: bool = False
+    endpoint: int | None = None
 
 
 class NewEndpoint(NamedTuple):
@@ -366,6 +370,7 @@ class Administration:
             wanted.charge_id,
             wanted.outcome,
             wanted.oldest_first,
+            wanted.endpoint,
         )
         return [DeliveryView(**row, charge_id=None) for row in rows]
 

@@ -16,6 +16,7 @@ ENDED = "ended"
 LABELS: Mapping[str, str] = {
     "merchant": "deliveries.merchant",
     "merchant_id": "deliveries.merchant",
+    "endpoint": "deliveries.endpoint",
     "state": "deliveries.state",
     "type": "deliveries.type",
     "outcome": "deliveries.outcome",
@@ -50,6 +51,7 @@ class FilterFields:
     """
 
     merchant: str = ""
+    endpoint: str = ""
     state: str = ""
     type: str = ""
     outcome: str = ""
@@ -91,12 +93,13 @@ class FilterFields:
             state=self.state or None,
             type=self.type or None,
             outcome=self.outcome or None,
-            status=_number(self.status),
+            status=_number("status", self.status),
             charge_id=self.charge or None,
             event_id=_event_id(self.id),
             since=instant("since", self.since, zone),
             until=instant("until", self.until, zone),
             of_end=self.time == ENDED,
+            endpoint=_number("endpoint", self.endpoint),
         )
 
 
@@ -127,11 +130,11 @@ def _local(text: str, zone: ZoneInfo) -> str:
     return "" if read is None else f"{read.astimezone(zone):%Y-%m-%dT%H:%M:%S}"
 
 
-def _number(text: str) -> int | None:
+def _number(field: str, text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 3):
-        raise FieldRefused("status", Refusal.UNKNOWN)
+        raise FieldRefused(field, Refusal.UNKNOWN)
     return int(text)
 
 

@@ -43,7 +43,7 @@ class DeliveryFilter:
     """Which deliveries are wanted: those that match all.
 
     outcome, status: of the latest attempt. since ≤ time < until: the time is `created_at`, or `finished_at`
-        where `of_end`.
+        where `of_end`. endpoint: the number of one of the merchant's, who is named then.
     """
 
     merchant_id: str | None = None
@@ -56,6 +56,7 @@ class DeliveryFilter:
     since: datetime | None = None
     until: datetime | None = None
     of_end: bool = False
+    endpoint: int | None = None
 
     @property
     def is_few(self) -> bool:
@@ -70,6 +71,8 @@ class DeliveryFilter:
     def check(self) -> None:
         """Raise FilterRefused where something in it cannot be. Which types are one's own it does not know."""
         check_text("merchant_id", self.merchant_id)
+        if self.endpoint is not None and self.merchant_id is None:
+            raise FilterRefused("endpoint", Refusal.WHOSE)
         check_text("charge_id", self.charge_id)
         check_choice("state", self.state, _STATES)
         if self.type is not None and not is_own_type(self.type):
@@ -131,7 +134,8 @@ class Deliveries:
         if wanted.is_few:
             return await self._few(session, wanted, place, limit)
         name, arguments = await self._question(session, wanted, place)
-        rows = await self._ask(name, session, *arguments, LOOK, limit + 1, wanted.of_end)
+        of_merchant = () if name != "show_deliveries_of_merchant" else (wanted.endpoint,)
+        rows = await self._ask(name, session, *arguments, LOOK, limit + 1, wanted.of_end, *of_merchant)
         return _page(rows, limit, wanted.is_by_end)
 
     async def _question(
@@ -161,7 +165,8 @@ class Deliveries:
             return DeliveryPage([])
         found = wanted.event_id, charge_id, wanted.merchant_id, place.seq, wanted.state
         conditions = wanted.type, wanted.outcome, wanted.status, wanted.since, wanted.until
-        rows = await self._ask("show_few_deliveries", session, *found, *conditions, limit + 1, wanted.of_end)
+        end = limit + 1, wanted.of_end, wanted.endpoint
+        rows = await self._ask("show_few_deliveries", session, *found, *conditions, *end)
         page = _page(rows, limit, is_by_end=False)
         if wanted.charge_id is not None and not rows:
             [row] = await self._ask("is_charge_shown", session)

@@ -21,6 +21,7 @@ class Refusal(StrEnum):
     UNREADABLE = "unreadable"
     UNKNOWN = "unknown"
     NOT_A_CURSOR = "not_a_cursor"
+    WHOSE = "whose"
 
 
 _SAID = {
@@ -30,6 +31,7 @@ _SAID = {
     Refusal.UNREADABLE: "must be text that the database can store",
     Refusal.UNKNOWN: "must be one of those that there are",
     Refusal.NOT_A_CURSOR: "is no place in this list: begin at its first page",
+    Refusal.WHOSE: "goes with a merchant",
 }
 
 

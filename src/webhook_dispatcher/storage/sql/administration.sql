@@ -267,6 +267,7 @@ SELECT
 -- $8 charge_id text
 -- $9 outcome text
 -- $10 oldest_first boolean
+-- $11 endpoint smallint; its number, of the merchant's. What lies in the merchant's own lane is number 1's
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, endpoint smallint, copy_of uuid; ordered by seq
@@ -308,10 +309,12 @@ FROM (
             SELECT of_lane.*
             FROM (
                 SELECT $1::text COLLATE "C" AS name
+                WHERE $11::smallint IS NULL OR $11 = 1
                 UNION ALL
                 SELECT lanes.merchant_id
                 FROM webhook.lanes
                 WHERE lanes.merchant_id > $1::text COLLATE "C" AND lanes.merchant_id < ($1::text || ' ') COLLATE "C"
+                    AND ($11::smallint IS NULL OR webhook.endpoint_of(lanes.merchant_id) = $11)
             ) AS lane
             CROSS JOIN LATERAL (
                 SELECT owed.*
@@ -344,6 +347,7 @@ FROM (
             NULL::timestamptz AS next_attempt_at, last_status, last_outcome, finished_at, endpoint, copy_of
         FROM webhook.finished
         WHERE ($1::text IS NULL OR merchant_id = $1)
+            AND ($11::smallint IS NULL OR coalesce(endpoint, 1) = $11)
             AND CASE $2::text
                 WHEN 'failed' THEN state = 'failed'
                 WHEN 'delivered' THEN state = 'delivered'

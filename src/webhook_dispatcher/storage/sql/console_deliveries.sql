@@ -142,6 +142,7 @@ ORDER BY page.seq DESC;
 -- $11 look bigint
 -- $12 most bigint
 -- $13 of_end boolean; since and until are of finished_at, and not of created_at
+-- $14 endpoint smallint, or null; its number. What lies in the merchant's own lane is number 1's
 -- row: event_id uuid, seq bigint, merchant_id text, endpoint smallint, type text, charge_id text, created_at timestamptz,
 --   state text, failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -178,6 +179,7 @@ CROSS JOIN LATERAL (
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
                         AND due_at IS NULL
                         AND ($5::text IS NULL OR $5 = 'pending')
+                        AND ($14::smallint IS NULL OR $14 = 1)
                     ORDER BY merchant_id DESC, seq DESC
                     LIMIT (SELECT $11::bigint)
                 )
@@ -193,6 +195,7 @@ CROSS JOIN LATERAL (
                     WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
                         AND due_at IS NOT NULL
                         AND ($5::text IS NULL OR $5 IN ('pending_retry', 'delivered'))
+                        AND ($14::smallint IS NULL OR $14 = 1)
                     ORDER BY merchant_id DESC, seq DESC
                     LIMIT (SELECT $11::bigint)
                 )
@@ -234,6 +237,7 @@ CROSS JOIN LATERAL (
                     -- As the index of such lanes has it, which is empty where nobody has several endpoints.
                     WHERE me.name IS NOT NULL
                         AND webhook.merchant_of(lanes.merchant_id) = $2 AND lanes.merchant_id LIKE E'%\x1f%'
+                        AND ($14::smallint IS NULL OR webhook.endpoint_of(lanes.merchant_id) = $14)
                 )
                 UNION ALL
                 (
@@ -260,7 +264,8 @@ CROSS JOIN LATERAL (
             AND ($7::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $7)
             AND ($8::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $8)
             AND ($9::timestamptz IS NULL OR CASE WHEN $13 THEN numbered.finished_at ELSE numbered.created_at END >= $9)
-            AND ($10::timestamptz IS NULL OR CASE WHEN $13 THEN numbered.finished_at ELSE numbered.created_at END < $10) AS is_match
+            AND ($10::timestamptz IS NULL OR CASE WHEN $13 THEN numbered.finished_at ELSE numbered.created_at END < $10)
+            AND ($14::smallint IS NULL OR coalesce(numbered.endpoint, 1) = $14) AS is_match
     ) AS judged
     WHERE judged.is_match OR numbered.number = $11
     ORDER BY numbered.merchant_id DESC, numbered.seq DESC
@@ -349,6 +354,7 @@ ORDER BY page.finished_at DESC, page.seq DESC;
 -- $11 until timestamptz
 -- $12 most bigint
 -- $13 of_end boolean; since and until are of finished_at, and not of created_at
+-- $14 endpoint smallint, or null; as of show_deliveries_of_merchant
 -- row: event_id uuid, seq bigint, merchant_id text, endpoint smallint, type text, charge_id text, created_at timestamptz,
 --   state text, failed_reason text, attempts smallint, next_attempt_at timestamptz, last_status smallint, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -405,6 +411,7 @@ CROSS JOIN LATERAL (
         AND ($9::integer IS NULL OR known.last_status = $9)
         AND ($10::timestamptz IS NULL OR CASE WHEN $13 THEN known.finished_at ELSE known.created_at END >= $10)
         AND ($11::timestamptz IS NULL OR CASE WHEN $13 THEN known.finished_at ELSE known.created_at END < $11)
+        AND ($14::smallint IS NULL OR coalesce(known.endpoint, 1) = $14)
     ORDER BY known.seq DESC
     LIMIT $12
 ) AS page
