@@ -66,6 +66,22 @@ async def test_both_signatures_are_verified_under_a_platforms_own_prefix(id_: st
             assert response.status == status
 
 
+@pytest.mark.parametrize("prefix", ["Acme-", "Service-"])
+async def test_headers_of_another_prefix_are_named_with_the_option(prefix: str) -> None:
+    headers = {f"{prefix}{name}": "x" for name in ("Event-Id", "Event-Type", "Signature")}
+    with listening() as (url, process):
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(url, data=BODY, headers=headers) as response,
+        ):
+            assert response.status == 401
+        process.terminate()
+        _, said = await asyncio.to_thread(process.communicate)
+    assert ("begin with acme-, and not with Service-: give --header-prefix acme-" in said) == (
+        prefix == "Acme-"
+    )
+
+
 async def test_a_request_is_forwarded_as_it_came_and_answered_as_its_receiver_answers() -> None:
     got: list[bytes] = []
 

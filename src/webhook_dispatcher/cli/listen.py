@@ -14,7 +14,7 @@ import typer
 from webhook_dispatcher.cli.names import parse_prefix
 from webhook_dispatcher.cli.output import shown
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names
+from webhook_dispatcher.domain.names import DEFAULT_NAMES, Names, prefix_in
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -122,6 +122,13 @@ async def _listen(
     def show(arrival: Arrival) -> None:
         if arrival.ended_at is not None:
             typer.echo(to_line(arrival) if as_json else described(arrival))
+            prefix = prefix_in(arrival.headers)
+            if prefix is not None and prefix != names.header_prefix.lower():
+                typer.echo(
+                    f"its headers begin with {prefix}, and not with {names.header_prefix}: "
+                    f"give --header-prefix {prefix}",
+                    err=True,
+                )
 
     receiver = Receiver(
         tls=None if ca_file is None else server_context(ca_file),

@@ -5,6 +5,7 @@ Source: contract 1; of the second signature Standard Webhooks (https://www.stand
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,6 +45,19 @@ class Names:
     def has_standard(self) -> bool:
         """Whether requests bear the signature of Standard Webhooks too."""
         return STANDARD in self.signatures
+
+
+def prefix_in(headers: Mapping[str, str]) -> str | None:
+    """Return what the service's headers begin with in a request, its names in lower case; None: none are."""
+    last = DEFAULT_NAMES.event_type.removeprefix(DEFAULT_NAMES.header_prefix).lower()
+    for prefix in (name.removesuffix(last) for name in headers if name.endswith(last)):
+        names = Names(prefix)
+        if (
+            prefix_fault(prefix) is None
+            and {names.event_id.lower(), names.signature.lower()} <= headers.keys()
+        ):
+            return prefix
+    return None
 
 
 def standard(event_id: str, stamp: str, signature: str) -> dict[str, str]:
