@@ -175,6 +175,15 @@ async def test_a_second_endpoint_is_added_for_refunds_and_paused(
     assert "/merchants/m1" in (await person.get("/merchants?order=paused")).text
     for path in ("/merchants/m1", "/deliveries?merchant=m1", "/commands?view=changes", "/health", "/"):
         assert "\x1f" not in (await person.get(path)).text
+    await person.post("/merchants/m1/remove", {"endpoint": "1"})
+    page = (await person.get("/merchants/m1")).text
+    cards = re.findall(r'<section [^>]*aria-labelledby="([a-z_0-9]+)"', page)
+    assert cards[:4] == ["endpoints", "endpoint_1", "endpoint_2", "adding"]
+    assert "Nothing is sent to endpoint 1: it was removed." in page
+    anew = {"endpoint": "1", "url": installation.receiver.url("m1")}
+    installation.receiver.accept("m1", Secret(secret_in(await person.post("/merchants/m1/endpoint", anew))))
+    await installation.emit("m1")
+    assert (await installation.arrived(3, "m1"))[-1].signature is Signature.RIGHT
     await person.post("/merchants/m1/remove", {"endpoint": "2"})
     assert "Endpoint 2" not in (await person.get("/merchants/m1")).text.split('id="latest"')[0]
 

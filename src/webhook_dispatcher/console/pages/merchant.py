@@ -160,10 +160,12 @@ class MerchantPages:
         keys = merchant.api_keys if merchant else await self._merchants.api_keys(request.key, merchant_id)
         is_unknown = merchant is None and not keys and not is_new
         configured = merchant.configured if merchant else ()
+        # Number 1 may be set anew, whichever others there are.
+        has_first = any(each.number == 1 for each in configured)
         known = await self._merchants.types(merchant_id)
         forms = [
             self._forms(request, merchant, each, 1 if each is None else each.number, known, entered)
-            for each in configured or (None,)
+            for each in (*(() if has_first else (None,)), *configured)
         ]
         path = merchant_path(merchant_id)
         said = _SAID.get(request.query_value("said"))
