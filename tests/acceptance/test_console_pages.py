@@ -175,6 +175,12 @@ async def test_a_second_endpoint_is_added_for_refunds_and_paused(
     assert "/merchants/m1" in (await person.get("/merchants?order=paused")).text
     for path in ("/merchants/m1", "/deliveries?merchant=m1", "/commands?view=changes", "/health", "/"):
         assert "\x1f" not in (await person.get(path)).text
+    retry = "/deliveries/act?act=retry_all&only_merchant=m1&only_endpoint=2"
+    await person.post("/deliveries/act", hidden(await person.get(retry)))
+    asked = "SELECT args ->> 'endpoint' FROM webhook.control WHERE command = 'retry_failed'"
+    assert await installation.owner.fetchval(asked) == "2"
+    skip = await person.get("/deliveries/act?act=skip_all&only_merchant=m1&only_endpoint=2")
+    assert (skip.status, "cannot be done by Endpoint" in skip.text) == (422, True), "the command knows none"
     await person.post("/merchants/m1/remove", {"endpoint": "1"})
     page = (await person.get("/merchants/m1")).text
     cards = re.findall(r'<section [^>]*aria-labelledby="([a-z_0-9]+)"', page)

@@ -707,7 +707,7 @@ QUESTIONS: Mapping[str, Question] = {
     "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
     "show_recovery": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
-        + ("false", "7", "ARRAY['failing']", str(ASKED), "10"),
+        + ("false", "7", "ARRAY['failing']", "NULL", str(ASKED), "10"),
         3 * ASKED,
     ),
     "show_skip": Question(

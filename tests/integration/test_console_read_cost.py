@@ -149,7 +149,7 @@ def _recovery(
     types: str = "NULL",
 ) -> tuple[str, ...]:
     period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
-    end = "false", "7", "ARRAY['last_attempts', 'failing']", str(COUNTED), "10"
+    end = "false", "7", "ARRAY['last_attempts', 'failing']", "NULL", str(COUNTED), "10"
     return "show_recovery", "{person}", merchant, str(NEWEST), *period, kinds, types, "NULL", *end
 
 

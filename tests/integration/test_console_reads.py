@@ -248,8 +248,9 @@ async def test_an_event_and_a_charge_are_found_with_all_filters_beside(console: 
 async def test_of_several_endpoints_one_is_asked_for_what_it_is_owed_and_was_sent(console: Reading) -> None:
     first, second = lane_named("m", 1), lane_named("m", 2)
     await console.db.execute(
-        "INSERT INTO webhook.lane (merchant_id) SELECT unnest($1::text[])", [first, second]
+        "INSERT INTO webhook.lane (merchant_id, routed_at) VALUES ('m', clock_timestamp()), ($1, NULL)", first
     )
+    await console.storage.configure(first, second)
     (waiting,) = await console.storage.insert("m", '{"id": "ch_1"}')
     (owed,) = await console.storage.insert(first, '{"id": "ch_1"}')
     (ended,) = await console.storage.insert(second, '{"id": "ch_1"}')
@@ -261,6 +262,10 @@ async def test_of_several_endpoints_one_is_asked_for_what_it_is_owed_and_was_sen
         assert await console.seqs(replace(wanted, endpoint=2)) == of_second
         assert await console.seqs(replace(wanted, endpoint=2, state="failed")) == [ended]
         assert await console.seqs(replace(wanted, endpoint=3)) == []
+    failed = Recover("m", LONG_AGO, await console.storage.now(), 1000, ("failed",))
+    for number in (1, 2):
+        preview = await Previews(console.pool).recovery(console.viewer, failed, endpoint=number)
+        assert preview.total == number - 1
 
 
 async def test_viewers_see_no_payload_no_answer_and_no_audit(console: Reading) -> None:

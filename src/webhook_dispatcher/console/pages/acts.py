@@ -73,6 +73,7 @@ class Scope:
     until: datetime
     states: tuple[str, ...]
     leave_out: tuple[str, ...] = ()
+    endpoint: int | None = None
 
     @property
     def merchant(self) -> str | None:
@@ -91,7 +92,8 @@ class Scope:
 
     def retry_args(self) -> dict[str, Any]:
         """Return the args of `retry_failed`."""
-        return {**self._since_args(), "until": self.until.isoformat()}
+        of_one = {} if self.endpoint is None else {"endpoint": self.endpoint}
+        return {**self._since_args(), "until": self.until.isoformat(), **of_one}
 
     def recover_args(self) -> dict[str, Any]:
         """Return the args of `recover`."""
@@ -150,7 +152,7 @@ MASS: Mapping[str, MassAct] = {
     ),
     "retry_all": MassAct(
         CommandName.RETRY_FAILED,
-        frozenset({"merchant", "state", "since", "until", "time"}),
+        frozenset({"merchant", "endpoint", "state", "since", "until", "time"}),
         (State.FAILED,),
         Scope.retry_args,
     ),
@@ -318,7 +320,7 @@ class ActPages:
         kinds = scope.states, scope.types, scope.charge
         wanted = Recover(scope.merchant, *period, *kinds, leave_out=scope.leave_out, retries=self.retries)
         is_retry = act.command is CommandName.RETRY_FAILED
-        return await self.previews.recovery(request.key, wanted, with_platform=is_retry)
+        return await self.previews.recovery(request.key, wanted, is_retry, scope.endpoint)
 
     async def act(self, request: Request) -> Response:
         """Give the commands that were previewed."""
@@ -400,7 +402,8 @@ def _scope(
     until = now if wanted.until is None else min(wanted.until, now)
     chosen = [state for state in RECOVERABLE if state in form.get("states", ())]
     if act.chosen_first is None:
-        return Scope(fields, wanted.since, until, (fields.state,) if fields.state else act.states)
+        states = (fields.state,) if fields.state else act.states
+        return Scope(fields, wanted.since, until, states, endpoint=wanted.endpoint)
     states = tuple(chosen) or ((fields.state,) if fields.state else act.chosen_first)
     leave_out = tuple(str(what) for what in LeaveOut if what not in form.get("included", ()))
     return Scope(fields, wanted.since, until, states, leave_out)

@@ -26,13 +26,18 @@ class Previews:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> Preview:
-        """Count what a recovery would send. with_platform: also the platform's, where nobody is named."""
+    async def recovery(
+        self, session: bytes, wanted: Recover, with_platform: bool = False, endpoint: int | None = None
+    ) -> Preview:
+        """Count what a recovery would send. with_platform: also the platform's, where nobody is named.
+
+        endpoint: to that of this number alone.
+        """
         [numbers] = await self._ask("show_numbers", session, None, wanted.until)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
         kinds = list(wanted.states), wanted.types, wanted.charge, with_platform
         left_out = wanted.retries, list(wanted.leave_out)
-        asked = wanted.merchant_id, *place, *kinds, *left_out
+        asked = wanted.merchant_id, *place, *kinds, *left_out, endpoint
         return await self._count("show_recovery", session, *asked)
 
     async def skip(self, session: bytes, wanted: Skip) -> Preview:

@@ -16,8 +16,9 @@
 -- $11 with_platform boolean; of all: the platform's too
 -- $12 retries bigint; of the schedule
 -- $13 leave_out text[]; last_attempts, failing
--- $14 look bigint
--- $15 merchants_shown bigint
+-- $14 endpoint smallint, or null; its number, of the merchant's
+-- $15 look bigint
+-- $16 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
 -- order: none; a row for each kind and those merchants that have most, and one without kind and merchant that counts merchants,
@@ -40,7 +41,7 @@ CROSS JOIN LATERAL (
             WHERE me.name IS NOT NULL AND $2::text IS NULL
                 AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
             ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $14::bigint)
+            LIMIT (SELECT $15::bigint)
         )
         UNION ALL
         (
@@ -54,7 +55,7 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $6 AND finished.finished_at < $7
                 AND $8::text[] && ARRAY['failed', 'skipped']
             ORDER BY finished.finished_at DESC, finished.seq DESC
-            LIMIT (SELECT $14::bigint)
+            LIMIT (SELECT $15::bigint)
         )
         UNION ALL
         (
@@ -67,7 +68,7 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND 'delivered' = ANY($8::text[])
             ORDER BY finished.seq DESC
-            LIMIT (SELECT $14::bigint)
+            LIMIT (SELECT $15::bigint)
         )
         UNION ALL
         (
@@ -86,7 +87,7 @@ CROSS JOIN LATERAL (
                 WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.seq < $3 AND owed.seq >= 0
                     AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
                 ORDER BY owed.merchant_id DESC, owed.seq DESC
-                LIMIT (SELECT $14::bigint)
+                LIMIT (SELECT $15::bigint)
             ) AS of_lane
             WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
         )
@@ -106,7 +107,7 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
             ORDER BY finished.merchant_id DESC, finished.seq DESC
-            LIMIT (SELECT $14::bigint)
+            LIMIT (SELECT $15::bigint)
         )
     ),
     counted AS MATERIALIZED (
@@ -118,6 +119,7 @@ CROSS JOIN LATERAL (
             AND ($11::boolean OR $2::text IS NOT NULL OR looked.merchant_id <> '$platform')
             AND ($9::text[] IS NULL OR looked.type = ANY($9))
             AND ($10::text IS NULL OR looked.charge_id = $10)
+            AND ($14::smallint IS NULL OR coalesce(looked.endpoint, 1) = $14)
         GROUP BY looked.kind, looked.merchant_id, looked.endpoint, looked.is_last
     ),
     matching AS MATERIALIZED (
@@ -155,7 +157,7 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT
         NULL, NULL, (SELECT count(DISTINCT meant.merchant_id) FROM meant),
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $14, false),
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $15, false),
         coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_last), 0)::bigint,
         coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_failing), 0)::bigint,
         count(DISTINCT matching.merchant_id) FILTER (WHERE matching.is_failing)
@@ -166,7 +168,7 @@ CROSS JOIN LATERAL (
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $15
+        LIMIT $16
     )
 ) AS page;
 
