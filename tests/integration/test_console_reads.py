@@ -245,12 +245,18 @@ async def test_an_event_and_a_charge_are_found_with_all_filters_beside(console: 
     assert (await console.page(DeliveryFilter(charge_id="ch_1"))) == DeliveryPage([], is_unindexed=True)
 
 
-async def test_of_several_endpoints_one_is_asked_for_what_it_is_owed_and_was_sent(console: Reading) -> None:
+async def _two_endpoints(console: Reading) -> tuple[str, str]:
+    """Give merchant m two endpoints, and return their lanes."""
     first, second = lane_named("m", 1), lane_named("m", 2)
     await console.db.execute(
         "INSERT INTO webhook.lane (merchant_id, routed_at) VALUES ('m', clock_timestamp()), ($1, NULL)", first
     )
     await console.storage.configure(first, second)
+    return first, second
+
+
+async def test_of_several_endpoints_one_is_asked_for_what_it_is_owed_and_was_sent(console: Reading) -> None:
+    first, second = await _two_endpoints(console)
     (waiting,) = await console.storage.insert("m", '{"id": "ch_1"}')
     (owed,) = await console.storage.insert(first, '{"id": "ch_1"}')
     (ended,) = await console.storage.insert(second, '{"id": "ch_1"}')
@@ -652,6 +658,28 @@ async def test_whoever_fails_is_found_behind_those_that_were_judged(
     assert await console.merchants(MerchantOrder.FAILING) == ["b", "d"]
     overview = await Overviews(console.pool).get(console.viewer)
     assert (overview.failing, overview.failing_is_cut) == (1, True)
+
+
+async def test_a_merchant_is_named_for_the_first_of_its_endpoints_that_fails(console: Reading) -> None:
+    await _two_endpoints(console)
+    await console.storage.configure("n")
+    await console.db.execute(
+        "UPDATE webhook.lane SET failing_since = clock_timestamp() - interval '1 minute' "
+        "* CASE WHEN webhook.endpoint_of(merchant_id) = 1 THEN 3 WHEN merchant_id = 'n' THEN 2 ELSE 1 END "
+        "WHERE merchant_id <> 'm'"
+    )
+    assert await console.merchants(MerchantOrder.FAILING, limit=1) == ["m", "n"]
+
+
+async def test_what_is_not_routed_yet_is_owed_to_number_1(console: Reading) -> None:
+    first, second = await _two_endpoints(console)
+    for lane in ("m", first, second):
+        await console.storage.insert(lane)
+        await console.storage.insert_due(lane, 60)
+    merchant = await Merchants(console.pool).get(console.viewer, "m")
+    assert merchant is not None
+    owed = [(each.waiting, each.waiting_for_retry) for each in map(merchant.fares, (1, 2))]
+    assert owed == [(2, 2), (1, 1)]
 
 
 async def test_the_keys_of_all_merchants_are_listed_page_by_page(console: Reading) -> None:

@@ -57,10 +57,11 @@ class MerchantFacts:
     @property
     def place(self) -> tuple[bool, bool, bool, int]:
         """Sort endpoints by this: the worst comes first."""
-        return (self.suspended_at is None, not self._fails, not self.is_paused, -self.waiting)
+        return (self.suspended_at is None, not self.fails, not self.is_paused, -self.waiting)
 
     @property
-    def _fails(self) -> bool:
+    def fails(self) -> bool:
+        """Whether too many of its latest attempts failed."""
         return is_failing(self.attempted, self.attempts_failed, self.failing_since, self.failures_in_a_row)
 
     def state(self, now: datetime) -> MerchantState:
@@ -71,7 +72,7 @@ class MerchantFacts:
             return MerchantState.PAUSED
         if self.suspended_at is not None:
             return MerchantState.SUSPENDED
-        if self._fails:
+        if self.fails:
             return MerchantState.FAILING
         if self.oldest_waiting_at is not None and now - self.oldest_waiting_at > BEHIND:
             return MerchantState.SLOW

@@ -6,7 +6,7 @@ of lanes, of owed, or of the newest, events, and `MerchantPage.is_complete` says
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.merchant import MerchantFacts
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.event_types import filter_types
 from webhook_dispatcher.storage.console import positions
-from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
+from webhook_dispatcher.storage.console.filters import EARLIEST, LATEST, check_text
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.fares import fails, find_whoever_failed, read_fares
 from webhook_dispatcher.storage.statements import CONSOLE, Ask, load
@@ -35,7 +35,7 @@ MAX_JUDGED = 1_000
 """Merchants whose latest attempts are looked at, at once."""
 MAX_FAILED_LOOKED_AT = 2_000
 FAILED_WITHIN = timedelta(hours=24)
-LATEST = 20
+LATEST_ATTEMPTS = 20
 """Attempts that the page of one merchant shows."""
 MAX_KEYS = 100
 _LAST_ENDPOINT = 999
@@ -157,8 +157,19 @@ class Merchant(MerchantFacts):
         return next((each for each in self.configured if each.number == number), None)
 
     def fares(self, number: int) -> MerchantFacts:
-        """Say how the endpoint of this number fares: as the merchant does, where it is the only one."""
-        return next((each for each in self.endpoints if each.endpoint == number), self)
+        """Say how the endpoint of this number fares: as the merchant does, where it is the only one.
+
+        What is not routed yet is number 1's.
+        """
+        found = next((each for each in self.endpoints if each.endpoint == number), None)
+        if found is None or number != 1:
+            return found or self
+        others = [each for each in self.endpoints if each is not found]
+        return replace(
+            found,
+            waiting=self.waiting - sum(each.waiting for each in others),
+            waiting_for_retry=self.waiting_for_retry - sum(each.waiting_for_retry for each in others),
+        )
 
 
 class Merchants:
@@ -196,6 +207,8 @@ class Merchants:
         # Of those that were judged perhaps few fail: the list goes on behind the last of them.
         more = shown[-1:] if len(found) > limit else looked[MAX_JUDGED - 1 :]
         rows, failed_is_cut = await self._fares(session, shown, in_full=order is MerchantOrder.FAILING)
+        if order is MerchantOrder.FAILING:
+            rows = [row for row in rows if not _was_named(row, _moment(after))]
         return MerchantPage(
             now=clock["now"],
             merchants=rows,
@@ -213,7 +226,7 @@ class Merchants:
             return None
         [fares] = await read_fares(partial(self._ask, session), [merchant_id], MAX_COUNTED + 1)
         endpoints = await self._ask(session, "show_endpoints", merchant_id)
-        made = await self._ask(session, "show_latest_attempts", merchant_id, LATEST)
+        made = await self._ask(session, "show_latest_attempts", merchant_id, LATEST_ATTEMPTS)
         return Merchant(
             **fares,
             **rows[0],
@@ -299,6 +312,16 @@ def _moment(after: str | None) -> tuple[datetime, str]:
         return EARLIEST, ""
     number, merchant_id = positions.read(after, int, str)
     return positions.instant_of(int(number)), lane_named(str(merchant_id), _LAST_ENDPOINT)
+
+
+def _was_named(row: MerchantRow, place: tuple[datetime, str]) -> bool:
+    """Tell whether a merchant fails at another endpoint too, for which an earlier page has named it."""
+    return any(
+        (each.failing_since or each.suspended_at or LATEST, lane_named(each.merchant_id, each.endpoint))
+        <= place
+        for each in row.endpoints
+        if each.fails or each.suspended_at
+    )
 
 
 def _sample(after: str | None) -> Sequence[int | str]:
