@@ -130,6 +130,16 @@ async def test_an_event_is_told_with_its_delivery_to_each_endpoint(storage: Stor
 
 
 @pytest.mark.usefixtures("several")
+async def test_an_event_that_went_to_one_endpoint_is_told_once(storage: StorageHarness, run: Run) -> None:
+    event = str(await routed(storage, 2))
+    told = " ".join((await run("explain", event)).split())
+    assert told.count(f"Event {event}") == 1
+    assert "to 1 endpoint: 2. 2 endpoints did not want it: 1 and 3. It waits" in told
+    [explained] = json.loads(await run("explain", event, "--json"))
+    assert explained["delivery"]["endpoint"] == 2
+
+
+@pytest.mark.usefixtures("several")
 async def test_what_is_not_routed_yet_is_said_to_wait_for_that(storage: StorageHarness, run: Run) -> None:
     [seq] = await storage.insert("m", "{}")
     told = await run("explain", str(await storage.id_of(seq)))

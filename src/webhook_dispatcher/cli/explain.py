@@ -13,7 +13,7 @@ from webhook_dispatcher.cli import explanation
 from webhook_dispatcher.cli.options import AsJson, MerchantFilter, ShardName, check_known
 from webhook_dispatcher.cli.output import WIDTH, print_json
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.diagnosis.explanation import Explanation, Rules
+from webhook_dispatcher.diagnosis.explanation import Explanation, Rules, together
 from webhook_dispatcher.diagnosis.explanation import explain as explained
 from webhook_dispatcher.domain.command import CommandFacts
 from webhook_dispatcher.domain.delivery import DeliveryFacts, EventFacts
@@ -69,7 +69,9 @@ def explain(
     found = session.work(find)
     if not found.facts:
         raise UserError(explanation.unknown(event, found.kept_since, found.commands, found.lost))
-    told = [explained(facts, _rules(settings, found.secrets, facts)) for facts in found.facts]
+    told = together(
+        [(facts, explained(facts, _rules(settings, found.secrets, facts))) for facts in found.facts]
+    )
     if as_json:
         deliveries = [
             {
@@ -77,11 +79,11 @@ def explain(
                 "attempts": facts.attempts,
                 "explanation": explanation.document(each),
             }
-            for facts, each in zip(found.facts, told, strict=True)
+            for facts, each in told
         ]
         print_json(deliveries)
     else:
-        _print(told)
+        _print([each for _, each in told])
 
 
 async def _find(asked: Insight, subject: str, merchant: str | None) -> Explained:

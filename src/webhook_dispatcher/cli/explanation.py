@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.status import LostEvent
 def lines(told: Explanation) -> Iterator[str]:
     """Write an explanation as paragraphs and lists; each entry is one."""
     yield _say(told.title)
-    yield " ".join(map(_say, told.why))
+    yield " ".join(map(_say, told.account))
     if told.attempts:
         yield "Attempts:"
         yield from (f"  {_say(attempt)}" for attempt in told.attempts)
@@ -44,7 +44,7 @@ def document(told: Explanation) -> dict[str, object]:
         "event_id": str(told.delivery.event_id),
         "title": _say(told.title),
         "state": told.delivery.state,
-        "why": [_say(sentence) for sentence in told.why],
+        "why": [_say(sentence) for sentence in told.account],
         "attempts": [_say(attempt) for attempt in told.attempts],
         "following": [_say(sentence) for sentence in told.following],
         "advice": [

@@ -83,7 +83,10 @@ class Advice:
 
 @dataclass(slots=True)
 class Explanation:
-    """One delivery explained. why: how it stands, and for what reason. following: what comes, and when."""
+    """One delivery explained. why: how it stands, and for what reason. following: what comes, and when.
+
+    route: where its event was routed, if that is told with it.
+    """
 
     delivery: DeliveryFacts
     title: Said
@@ -91,6 +94,12 @@ class Explanation:
     attempts: list[Said] = field(default_factory=list)
     following: list[Said] = field(default_factory=list)
     advice: list[Advice] = field(default_factory=list)
+    route: list[Said] = field(default_factory=list)
+
+    @property
+    def account(self) -> list[Said]:
+        """Return all that is told of how it stands, in order of time."""
+        return [*self.why[:1], *self.route, *self.why[1:]]
 
     @property
     def gist(self) -> Said:
@@ -129,6 +138,20 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
     told.why += [*_lost_attempts(facts), *(_command(command) for command in facts.commands)]
     told.why += [said("unread", part=Word("part", part), fault=fault) for part, fault in facts.unread.items()]
     return told
+
+
+def together(pairs: Sequence[tuple[EventFacts, Explanation]]) -> list[tuple[EventFacts, Explanation]]:
+    """Tell of an event that was routed to one endpoint with its delivery there, whose id is the event's."""
+    copies = {told.delivery.copy_of: told for _, told in pairs}
+    kept = []
+    for facts, event in pairs:
+        is_one = facts.route is not None and len(facts.route.to) == 1
+        delivery = copies.get(facts.delivery.event_id) if is_one else None
+        if delivery is None:
+            kept.append((facts, event))
+        else:
+            delivery.route = event.why[1:]
+    return kept
 
 
 def unknown(
