@@ -173,6 +173,30 @@ async def test_what_would_undo_an_operators_brake_is_rejected(
     assert all(row["handled_at"] for row in rows)
 
 
+async def test_a_brake_of_one_endpoint_undoes_nothing_that_was_asked_for_another(
+    storage: StorageHarness, here: Daemon, people: People
+) -> None:
+    event = await emit(storage, "a")
+    asked: dict[int | None, list[int]] = {}
+    for number in (None, 1, 2):
+        asked[number] = [await people.merchant("a", "resume"), await people.merchant("a", "retry", event)]
+    asked[0] = [await people.operator("pause", "a"), await people.operator("cancel", event=event)]
+    everywhere = [await people.operator("pause", "a"), await people.operator("cancel", event=event)]
+    of_one = (
+        "UPDATE webhook.control SET args = jsonb_build_object('endpoint', $2::integer) WHERE id = ANY($1)"
+    )
+    for number, commands in asked.items():
+        if number is not None:
+            await storage.db.execute(of_one, commands, number or 2)
+    left = (
+        "SELECT array_agg(id ORDER BY id) FROM webhook.control WHERE status = 'pending' AND NOT is_operators"
+    )
+    for brakes, kept in ((asked[0], asked[1]), (everywhere, None)):
+        async with PostgresControls(here.pool).transaction() as transaction:
+            await transaction.reject_overtaken(brakes)
+        assert await storage.db.fetchval(left) == kept
+
+
 async def test_everything_is_paused_while_all_other_connections_are_busy(
     storage: StorageHarness, people: People
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | S
         *((make("pause", "m", endpoint=number), "args.endpoint is a whole number from 1 to 999")
           for number in (0, 1000, True, "2", [1])),
         *((make(name, endpoint=2), "args.endpoint needs merchant_id") for name in ("pause", "resume")),
+        (make("retry_failed", since=SINCE, endpoint=2), "args.endpoint needs merchant_id"),
         *((make(name, "m", endpoint=2, before=SINCE), f"{name} takes no args.endpoint")
           for name in ("recover", "skip")),
         (make("pause", "m\x1f2"), "merchant_id holds a control character"),

@@ -242,7 +242,7 @@ class RetryFailed:
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
         """Read a row; CommandRejected when it is malformed."""
-        return cls(row.merchant_id, *_period(row), _endpoint(row))
+        return cls(row.merchant_id, *_period(row), _endpoint_of_merchant(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,10 +396,7 @@ class Pause:
 
     @classmethod
     def _of(cls, row: CommandRow, is_paused: bool) -> Self:
-        endpoint = _endpoint(row)
-        if endpoint is not None and row.merchant_id is None:
-            _malformed("args.endpoint needs merchant_id")
-        return cls(row.merchant_id, is_paused, endpoint)
+        return cls(row.merchant_id, is_paused, _endpoint_of_merchant(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -713,6 +710,14 @@ def _event_id(row: CommandRow) -> UUID:
 def _endpoint(row: CommandRow) -> int | None:
     """Read the number of one of the merchant's endpoints; None: all of them, or the first."""
     return None if _argument(row, "endpoint") is None else _count(row, "endpoint", MAX_NUMBER)
+
+
+def _endpoint_of_merchant(row: CommandRow) -> int | None:
+    """Read it where a merchant need not be named: that number of everybody is nobody's wish."""
+    endpoint = _endpoint(row)
+    if endpoint is not None and row.merchant_id is None:
+        _malformed("args.endpoint needs merchant_id")
+    return endpoint
 
 
 def _merchant_id(row: CommandRow) -> str:

@@ -221,7 +221,8 @@ CROSS JOIN LATERAL (
 ) AS taken;
 
 -- name: reject_overtaken
--- Reject merchants' commands that came before these of operators, wait still, and would undo what these have done.
+-- Reject merchants' commands that came before these of operators, wait still, and would undo what these have done: not
+-- where each is about another endpoint.
 -- $1 ids bigint[]
 -- $2 error_code integer
 -- $3 error_message text
@@ -230,7 +231,7 @@ UPDATE webhook.control
 SET status = 'rejected', handled_at = clock_timestamp(), error_code = $2, error_message = $3
 FROM unnest($1::bigint[]) AS done (id)
 CROSS JOIN LATERAL (
-    SELECT control.id, control.subject, control.command, control.event_id
+    SELECT control.id, control.subject, control.command, control.event_id, control.args ->> 'endpoint' AS endpoint
     FROM webhook.control
     WHERE control.id = done.id AND control.is_operators
     LIMIT 1
@@ -243,7 +244,8 @@ WHERE
     AND CASE later.command
         WHEN 'cancel' THEN control.command = 'retry' AND control.event_id = later.event_id
         ELSE control.command IN ('pause', 'resume')
-    END;
+    END
+    AND coalesce(control.args ->> 'endpoint' = later.endpoint, true);
 
 -- name: read_command
 -- Read one command.
