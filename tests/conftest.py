@@ -96,10 +96,14 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what no server can change, where one after the other is tried."""
-    if config.getoption("--of-the-server"):
-        config.hook.pytest_deselected(items=[item for item in items if not _is_of_the_server(item)])
-        items[:] = filter(_is_of_the_server, items)
+    """Leave out what no server can change, and what no pooler can, where these are tried."""
+    for is_tried, is_changed in (
+        (config.getoption("--of-the-server"), _is_of_the_server),
+        (os.environ.get("TEST_POOLER"), _goes_through_the_pooler),
+    ):
+        if is_tried:
+            config.hook.pytest_deselected(items=[item for item in items if not is_changed(item)])
+            items[:] = filter(is_changed, items)
 
 
 def pytest_collection() -> None:
@@ -122,6 +126,12 @@ def _is_of_the_server(item: pytest.Item) -> bool:
     if "postgres" in item.fixturenames or item.get_closest_marker("of_the_server"):
         return True
     return any(home.startswith("tests.servers") for home in homes)
+
+
+def _goes_through_the_pooler(item: pytest.Item) -> bool:
+    """Tell whether a test's database is had through a pooler, where one is asked for."""
+    assert isinstance(item, pytest.Function)
+    return "pooler" in item.fixturenames
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
