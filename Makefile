@@ -28,7 +28,7 @@ RIVALS := $(VENV)/.rivals
 DIST_READY := $(VENV)/.dist
 DOCS_READY := $(VENV)/.docs
 
-.PHONY: help setup demo run one-event dist manifests image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs reference words fmt lock clean
+.PHONY: help setup demo run one-event dist manifests image screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs reference words fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -106,7 +106,7 @@ test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARG
 	@$(PYTHON) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
 
 test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: before a release, nightly (hours; as root, for its programs)
-	@failed=; for target in all-tests docs dist manifests test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
+	@failed=; for target in all-tests docs dist manifests test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
 		echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
@@ -219,9 +219,6 @@ bench-console: $(READY) ## Measure three people at the console beside 500 events
 
 bench-guessing: $(READY) ## See that time does not tell an unknown client from a wrong secret (three minutes; ARGS="--rounds 500")
 	@$(PYTHON) -m benchmarks.guessing $(ARGS)
-
-test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
-	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py
 
 check: $(READY) ## Lint, format, types, layers, the reference, words, migrations, shell scripts
 	@failed=0; try() { "$$@" || failed=1; }; \

@@ -1,7 +1,6 @@
 """What a receiver answers does not fill our memory, however much it is."""
 
 import asyncio
-import os
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -31,7 +30,6 @@ PLENTY = [
 
 # Gigabytes are on offer, and a busy machine takes from ten seconds to minutes to pour them.
 @pytest.mark.slow("integration/test_sender_excerpts.py::test_an_endless_body_is_left_once_there_is_enough")
-@pytest.mark.skipif("TEST_SLOW" not in os.environ, reason="make test-slow runs it")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", SENDERS)
 async def test_memory_is_bounded_whatever_is_answered(kind: str, tmp_path: Path) -> None:
