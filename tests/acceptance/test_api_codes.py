@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -40,6 +40,7 @@ from webhook_dispatcher.domain.language import LANGUAGES, Language
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 IMPATIENT = ("tests.acceptance.impatient_api", "api")
+"""Asked alone for what nobody answers, or what does not end: all else may take its time."""
 LIMITS = "key=0/PT1M client=0/PT1M address=0/PT1M card=1/PT15M"
 NOBODY = {"clientId": "x" * 22, "clientSecret": "y" * 43}
 
@@ -82,6 +83,7 @@ class Stage:
     installation: Installation
     service: ChargeServiceProcess
     api: PartnerApi
+    impatient: PartnerApi
     clients: Mapping[str, Merchant]
     ids: Mapping[str, str]
     used: Mapping[str, object]
@@ -124,7 +126,7 @@ def raw(line: str, *more: str, body: bytes = b"") -> Way:
     async def way(stage: Stage, given: Given) -> Told:
         lines = [f"{line} HTTP/1.1", "Host: api", f"Authorization: Bearer {stage.clients['merchant'].token}"]
         lines += [*(f"{name}: {each}" for name, each in given.items()), *more, "", ""]
-        reply = await asked(stage.api.port, "\r\n".join(lines).encode() + body)
+        reply = await asked(stage.impatient.port, "\r\n".join(lines).encode() + body)
         return Told(reply.status, reply.headers, reply.body, asked=line)
 
     return way
@@ -143,8 +145,8 @@ async def twice_at_once(stage: Stage, given: Given) -> Told:
     again = ask("POST", "/v1/charges", charge(stage.ids["card"]), key=str(uuid4()))
     await misbehave(stage.service, "hang")
     both = {asyncio.create_task(again(stage, given)) for _ in range(2)}
-    done, other = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.wait(other)
+    done, [hanging] = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    hanging.cancel()
     return done.pop().result()
 
 
@@ -187,7 +189,7 @@ WAYS: Mapping[int, Way] = {
     codes.UNKNOWN_EXPECTATION: raw("POST /v1/charges", JSON, "Expect: 200-ok", "Content-Length: 2"),
     codes.INTERNAL: ask("GET", "/v1/charges/{charge}", how="not-json"),
     codes.UPSTREAM_AWAY: ask("GET", "/v1/charges/{charge}", how="503"),
-    codes.UPSTREAM_TOO_SLOW: ask("GET", "/v1/charges/{charge}", how="hang"),
+    codes.UPSTREAM_TOO_SLOW: ask("GET", "/v1/charges/{charge}", who="hurried", how="hang"),
     codes.UNAVAILABLE: ask("GET", "/v1/webhook", who="elsewhere"),
     codes.NOT_FOUND: ask("GET", "/v1/commands/999"),
 }
@@ -206,7 +208,9 @@ async def prepared(installation: Installation, stack: AsyncExitStack) -> Stage:
     enter = stack.enter_async_context
     service = stack.enter_context(ChargeServiceProcess(installation.database.dsn("webhook_producer")))
     await installation.start()
-    api = await start_api(installation, program=IMPATIENT, API_UPSTREAM=service.url, API_LIMITS=LIMITS)
+    forwarding = {"API_UPSTREAM": service.url, "API_LIMITS": LIMITS}
+    api = await start_api(installation, **forwarding)
+    impatient = await start_api(installation, program=IMPATIENT, **forwarding)
     away = {
         "DATABASE_URL": f"postgresql://webhook_api@127.0.0.1:{free_port()}/none",
         "DATABASE_POOLER": "none",
@@ -220,6 +224,7 @@ async def prepared(installation: Installation, stack: AsyncExitStack) -> Stage:
     clients["stranger"] = await enter(Merchant(base, "", ""))
     clients["elsewhere"] = await enter(Merchant(f"http://127.0.0.1:{elsewhere.port}", "", "", "A" * 43))
     merchant = clients["merchant"]
+    clients["hurried"] = replace(merchant, base=f"http://127.0.0.1:{impatient.port}")
     cards = {
         "card": await confirmed_card(merchant),
         "pending": await bound_card(merchant),
@@ -234,7 +239,8 @@ async def prepared(installation: Installation, stack: AsyncExitStack) -> Stage:
     await installation.configure("m1")
     delivered = await installation.emit("m1")
     await installation.settled(delivered.id, "delivered", 1)
-    return Stage(installation, service, api, clients, {**ids, "delivered": str(delivered.id)}, used)
+    ids["delivered"] = str(delivered.id)
+    return Stage(installation, service, api, impatient, clients, ids, used)
 
 
 async def told_in(stage: Stage, way: Way, language: Language, code: int) -> Told:
