@@ -3,18 +3,28 @@
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import aiohttp
+import pytest
 
 from tests.acceptance.api_merchant import Merchant, PartnerApi, Reply, start_api
 from tests.acceptance.installation import Installation
+from tests.servers.pooler import Pooler, pooler_if_asked
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
 FLEET = 4
 STORM = float(os.environ.get("API_STORM_SECONDS", "0"))
 """How long the long forms of tests last; 0: their short forms."""
+
+
+@pytest.fixture(scope="module")
+def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
+    """As everywhere, with as many connections for each process as docs/operate/pgbouncer.md asks for."""
+    with pooler_if_asked(postgres.dsn(), pool_size=10 * FLEET) as started:
+        yield started
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,20 @@ import asyncio
 import socket
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
-import pytest
 from aiohttp import web
 
 from tests.acceptance.api_charges import recording
+from tests.acceptance.api_fleet import pooler as pooler
 from tests.acceptance.api_merchant import Merchant, PartnerApi, Reply, start_api
 from tests.acceptance.api_process import resident
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import http_get
-from tests.servers.pooler import Pooler, pooler_if_asked
 from tests.waiting import Yardstick, until_found
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
 AT_ONCE = 200
 CONNECTIONS, FORWARDED = 4, 25
@@ -29,13 +27,6 @@ UNREAD, READABLE = 60, 2
 """Large answers that a merchant asks for and does not read, and how many of them its share holds."""
 LOOKING_SECONDS = 1.0
 UNLIMITED = {"API_LIMITS": "key=0/PT1M client=0/PT1M address=0/PT1M"}
-
-
-@pytest.fixture(scope="module")
-def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
-    """As everywhere, with as many connections for the API as docs/operate/pgbouncer.md asks for."""
-    with pooler_if_asked(postgres.dsn(), pool_size=10) as started:
-        yield started
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.acceptance.api_charges import recording
 from tests.acceptance.api_fleet import STORM, Fleet, fleet
+from tests.acceptance.api_fleet import pooler as pooler
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import SEALS, Installation
 from webhook_dispatcher.api import catalogue as codes

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from tests.acceptance.api_fleet import FLEET, STORM, Asked, Fleet, fleet, noted, overfull, timed, too_early
+from tests.acceptance.api_fleet import pooler as pooler
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import Installation
 from tests.waiting import until
