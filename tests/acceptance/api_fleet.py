@@ -96,6 +96,21 @@ def overfull(log: Iterable[Asked], most: int, window: float) -> list[str]:
     return found
 
 
+def needless(log: Sequence[Asked], most: int, window: float) -> list[str]:
+    """Name the refusals before which no window was full, whenever each was counted."""
+    passed, refused = _by_subject(log, 200), _by_subject(log, 429)
+    return [
+        f"{refusal}"
+        for subject, refusals in refused.items()
+        for refusal in refusals
+        if most
+        > sum(
+            each.sent < refusal.received and each.received > refusal.sent - window
+            for each in passed.get(subject, ())
+        )
+    ]
+
+
 def too_early(log: Sequence[Asked]) -> list[str]:
     """Name those that passed a second or more before a refusal said that one would."""
     found = []

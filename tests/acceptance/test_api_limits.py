@@ -13,7 +13,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.acceptance.api_fleet import FLEET, STORM, Asked, Fleet, fleet, noted, overfull, timed, too_early
+from tests.acceptance.api_fleet import (
+    FLEET,
+    STORM,
+    Asked,
+    Fleet,
+    fleet,
+    needless,
+    noted,
+    overfull,
+    timed,
+    too_early,
+)
 from tests.acceptance.api_fleet import pooler as pooler
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import Installation
@@ -22,7 +33,7 @@ from webhook_dispatcher.api import catalogue as codes
 
 CLIENTS = 50
 SECONDS = STORM or 4.0
-KEY, TOKEN, ADDRESS, WINDOW = (600, 30, 60, 60) if STORM else (25, 6, 10, 2)
+KEY, TOKEN, ADDRESS, WINDOW = (600, 30, 60, 60) if STORM else (10, 6, 10, 2)
 MAX_PAUSE = 5.0 if STORM else 0.5
 """Seconds between two bursts of a client: all of them ask more than twice as often as may be."""
 SERVED = ((0, "192.0.2.1"), (1, "192.0.2.1"), (2, "192.0.2.1"), (0, "192.0.2.2"), (3, "192.0.2.2"))
@@ -32,25 +43,27 @@ PATH = "/v1/commands/1"
 pytestmark = pytest.mark.timeout(SECONDS + 240)
 
 
-async def storm(ask: Callable[[], Awaitable[None]]) -> None:
-    """Let fifty clients ask in bursts of their own."""
+async def storm(ask: Callable[[], Awaitable[None]], is_met: Callable[[], bool]) -> None:
+    """Let fifty clients ask in bursts of their own, until limits are met, too."""
     ends = time.monotonic() + SECONDS
 
     async def client() -> None:
-        while time.monotonic() < ends:
+        while time.monotonic() < ends or not is_met():
             await asyncio.gather(*(ask() for _ in range(random.randint(1, 6))))
             await asyncio.sleep(random.uniform(0, MAX_PAUSE))
 
     await asyncio.gather(*(client() for _ in range(CLIENTS)))
 
 
+def refusals(log: list[Asked]) -> int:
+    return sum(each.status == 429 for each in log)
+
+
 def told(log: list[Asked], most: int, window: float) -> None:
-    """Say what came of it, and see that the limit was met: many were refused."""
-    let_through = sum(each.status in (200, 404) for each in log)
-    refused = sum(each.status == 429 for each in log)
-    print(f"{len(log)} asked, {let_through} let through, {refused} refused; {most} in {window} s")
-    assert let_through + refused == len(log), {each.status for each in log}
-    assert refused > let_through / 4, "the limit was hardly met"
+    """Say what came of it."""
+    let_through = sum(each.status == 200 for each in log)
+    print(f"{len(log)} asked, {let_through} let through, {refusals(log)} refused; {most} in {window} s")
+    assert let_through + refusals(log) == len(log), {each.status for each in log}
 
 
 def as_passed(asked: Asked) -> Asked:
@@ -100,15 +113,14 @@ async def test_no_window_of_a_key_a_client_or_an_address_has_more_than_its_limit
                 number, address = random.choice(SERVED)
                 tokens.append(await token_of(processes, merchants[number], address))
 
-        await storm(ask)
+        await storm(ask, lambda: refusals(keys) > 2 * KEY and refusals(tokens) > 2 * ADDRESS)
     for log, most in ((keys, KEY), (by(tokens, 0), TOKEN), (by(tokens, 1), ADDRESS)):
         told(log, most, WINDOW)
         assert overfull(log, most, WINDOW) == []
     # Whichever of client and address refuses, it is both together that are told when to come again.
     assert too_early(keys) == []
     assert too_early(tokens) == []
-    full = SECONDS / WINDOW * KEY * 2
-    assert sum(each.status == 200 for each in keys) > full / 2, "more were refused than had to be"
+    assert needless(keys, KEY, WINDOW) == []
 
 
 async def test_ipv6_has_a_limit_by_64_and_ten_times_that_by_48(installation: Installation) -> None:
@@ -207,21 +219,20 @@ async def attempted(client: Merchant, client_id: str, address: str) -> Asked:
 
 async def come_again(clients: Sequence[Merchant], ask: Callable[[Merchant], Awaitable[Asked]]) -> None:
     began = time.monotonic()
-    assert [(await ask(client)).status for client in clients[:3]] == [200] * 3, ask.__name__
-    refused = await ask(clients[3])
+    asked = await asyncio.gather(*(ask(client) for client in clients))
+    assert sorted(each.status for each in asked) == [200, 200, 200, 429], ask.__name__
+    [refused] = [each for each in asked if each.status == 429]
     seconds = refused.retry_after
-    assert refused.status == 429, ask.__name__
     assert seconds is not None
     # 3, where these four took less than a second.
     assert began + 3 - refused.received <= seconds <= 3, ask.__name__
     await until_instant(refused.sent + seconds - 2)
-    # As many as this machine manages in the second before the last.
+    # As many as this machine manages in the second before the last; a slow one, none.
     early: list[Asked] = []
     while time.monotonic() < refused.sent + seconds - 1:
         early.append(await ask(clients[len(early) % FLEET]))
-    assert {each.status for each in early if each.received < refused.sent + seconds - 1} == {429}, (
-        ask.__name__
-    )
+    answered = {each.status for each in early if each.received < refused.sent + seconds - 1}
+    assert answered <= {429}, ask.__name__
     await until_instant(refused.received + seconds)
     assert (await ask(clients[1])).status == 200, ask.__name__
 
