@@ -138,7 +138,7 @@ test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBoun
 	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null 2>&1 || \
 		{ [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends pgbouncer >/dev/null; } || \
 		{ echo "pgbouncer is missing: as root, apt-get install pgbouncer" >&2; exit 1; }
-	@TEST_POOLER=transaction $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/acceptance $(ARGS)
+	@TEST_POOLER=transaction $(PYTHON) -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder tests/acceptance $(ARGS)
 
 test-postgres: $(READY) $(NODE_READY) $(SERVERS_READY) ## Run the tests on PostgreSQL 15 to 18, each stock, with JIT, with awkward settings (ARGS="--only 15")
 	@.ci/install-postgres 15
