@@ -4,7 +4,7 @@ from tests.acceptance.installation import Installation
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
-MERCHANTS = 40
+MERCHANTS = 20
 OWN_COMMANDS = 10
 """As many of a merchant's commands as may be open (contract 7)."""
 TOKENS = (
