@@ -11,12 +11,14 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.rig import Rig
-from benchmarks.servers import outpost, svix
+from benchmarks.servers import convoy, hook0, outpost, svix
 from benchmarks.servers.measure import HEAD, Plan, measure
 from benchmarks.servers.ourselves import Ourselves
 from benchmarks.servers.server import Compose, Server
 
 RIVALS: dict[str, Callable[[], Server]] = {
+    "convoy": lambda: convoy.Convoy(Compose("convoy"), *convoy.bootstrapped()),
+    "hook0": lambda: hook0.Hook0(Compose("hook0"), hook0.HEADERS),
     "outpost": lambda: outpost.Outpost(Compose("outpost"), outpost.HEADERS),
     "svix": lambda: svix.Svix(Compose("svix"), svix.headers()),
 }

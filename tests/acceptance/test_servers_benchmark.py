@@ -1,7 +1,9 @@
 """`python -m benchmarks.servers`: the phases, on a stand-in for a rival, and on this daemon."""
 
 import asyncio
+import json
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -9,15 +11,38 @@ import yaml
 from aiohttp import ClientSession, web
 
 from benchmarks.rig import Rig
-from benchmarks.servers import outpost
+from benchmarks.servers import convoy, hook0, outpost, svix
+from benchmarks.servers.__main__ import RIVALS
 from benchmarks.servers.measure import HEAD, Plan, Traffic, measure
 from benchmarks.servers.ourselves import Ourselves
-from benchmarks.servers.server import COMPOSE
+from benchmarks.servers.server import COMPOSE, Rival
 from tests import servers
 from tests.acceptance.stand_in_rival import StandIn
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 
 PLAN = Plan(events=100, merchants=25, publishers=4, rate=20, seconds=1, kills=1)
+
+
+PATHS = {
+    "convoy": [
+        "/api/v1/projects",
+        "/api/v1/projects/project/endpoints",
+        "/api/v1/projects/project/subscriptions",
+        "/api/v1/projects/project/events",
+    ],
+    "hook0": [
+        "/api/v1/register",
+        "/api/v1/service_token",
+        "/api/v1/applications",
+        "/api/v1/event_types",
+        "/api/v1/subscriptions",
+        "/api/v1/event",
+    ],
+}
+NAMED = {
+    "convoy": {"endpoint_id": "endpoint", "data": {"number": 7}},
+    "hook0": {"application_id": "application", "labels": {"merchant": "m-1"}, "payload": '{"number": 7}'},
+}
 
 
 def arrival(merchant: str, number: int, at: float, ended_at: float | None = None) -> Arrival:
@@ -41,11 +66,57 @@ def test_first_arrivals_alone_are_held_against_their_order() -> None:
     assert len(traffic.arrived) - len(traffic.arrived_at) == 1
 
 
-def test_each_rival_has_a_worker_of_its_own_in_a_pinned_version() -> None:
+@pytest.mark.parametrize("rival", [convoy.Convoy, hook0.Hook0, outpost.Outpost, svix.Svix])
+def test_each_rival_has_a_worker_of_its_own_in_a_pinned_version(rival: type[Rival]) -> None:
     services = yaml.safe_load(Path(COMPOSE[-1]).read_text(encoding="utf-8"))["services"]
-    for name, version in (("outpost", outpost.Outpost.version), ("svix", "1.100.0")):
-        assert services[f"{name}-worker"]["image"].endswith(f":v{version}")
-        assert services[f"{name}-worker"]["environment"] != services[f"{name}-api"]["environment"]
+    name = rival.name.lower()
+    api, worker = services[f"{name}-api"], services[f"{name}-worker"]
+    assert re.fullmatch(rf".+:v?{re.escape(rival.version)}", api["image"])
+    assert worker != api
+    assert worker["profiles"] == [name]
+    assert name in RIVALS
+
+
+ANSWER = {
+    "data": {"uid": "endpoint", "project": {"uid": "project"}, "api_key": {"key": "a-key"}},
+    "organization_id": "organization",
+    "biscuit": "a-key",
+    "application_id": "application",
+    "event_type_name": "charge.order.created",
+}
+"""Whatever either rival reads out of what it has made."""
+
+
+@pytest.mark.parametrize("name", ["convoy", "hook0"])
+async def test_what_is_made_for_a_rival_is_named_in_its_events(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convoy, "REFRESH", 0)
+    monkeypatch.setenv("CONVOY_BOOTSTRAP", '{"organisation_id": "organisation", "api_key": "first"}')
+    asked: list[tuple[str, str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append((request.headers["Authorization"], request.path, await request.text()))
+        return web.json_response(ANSWER, status=201)
+
+    runner = web.AppRunner(app := web.Application())
+    app.router.add_post("/{path:.+}", answer)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    rival = (
+        convoy.Convoy(StandIn(), *convoy.bootstrapped(), port)
+        if name == "convoy"
+        else hook0.Hook0(StandIn(), hook0.HEADERS, port)
+    )
+    await rival.register({"m-1": "http://127.0.0.1:1/m-1"})
+    async with AsyncExitStack() as stack:
+        await (await rival.connect(stack))("m-1", '{"number": 7}')
+    await runner.cleanup()
+    assert [path for _, path, _ in asked] == PATHS[name]
+    assert all(key == "Bearer a-key" for key, *_ in asked[-2:])
+    event = json.loads(asked[-1][2])
+    assert event.items() >= NAMED[name].items()
 
 
 @pytest.mark.slow(
