@@ -105,7 +105,7 @@ def _stretches(bench: Bench, database: str, rows: int, daemon: Daemon) -> dict[s
     try:
         rig.receiver.await_requests(RATE, PATIENCE)
         measure("before", lambda: time.sleep(max(5.0, ALONE * bench.scale)))
-        measure(ROUTED, lambda: leave(MERCHANT, f"{ADD} AND merchant_id = $1", MERCHANT))
+        measure(ROUTED, lambda: leave(MERCHANT, ADD, None, MERCHANT))
         execute(FORGET, SECOND)
         execute(ALL_FAILED, FIRST)
         execute("VACUUM ANALYZE webhook.outbox")
