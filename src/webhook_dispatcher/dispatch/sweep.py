@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Interval, Stop
 from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import START, HandedOn
+from webhook_dispatcher.domain.claim import HandedOn, Stray
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Claims, LongestWaits, Upkeep
@@ -81,10 +81,10 @@ class Strays:
     """Moves retries that number 1 has left behind to where it is, some of them in each step.
 
     It leaves them where a second endpoint is added, or the last but one removed: there may be a million. One
-    that is due is handed on by whoever claims it, too, but two of a lane at a time. What a round could not
+    that is due is handed on by whoever claims it, too, but few of a lane at a time. What a round could not
     move, since it was locked, the next one does, which follows at once while anything moves.
 
-    _moved: in this round.
+    _after: the last of the step before; None at the beginning of a round. _moved: in this round.
     """
 
     def __init__(self, claims: Claims, instruments: Instruments, stop: Stop) -> None:
@@ -94,20 +94,20 @@ class Strays:
         self._database_clock = instruments.database_clock
         self._stop = stop
         self._rows = MAX_STRAYS
-        self._after = START
+        self._after: Stray | None = None
         self._moved = 0
 
     async def step(self) -> bool:
         """Move the next, and rest. True: there may be more that can be moved."""
         started = self._clock.elapsed()
         try:
-            strays, after = await self._claims.find_strays(self._after, self._rows, MAX_STRAY_BYTES)
+            strays = await self._claims.find_strays(self._after, self._rows, MAX_STRAY_BYTES)
             fates = await self._unreadable.hand_on(strays, self._database_clock.now())
         except StorageError:
             self._rows = max(1, self._rows // 2)  # one that takes too long would do so again and again
             raise
         self._rows = min(MAX_STRAYS, 2 * self._rows)
-        self._after = after
+        self._after = strays[-1] if strays else None
         self._moved += list(fates.values()).count(HandedOn.MOVED)
         if strays:
             await self._stop.wait_at_most(STRAYS_REST_FACTOR * (self._clock.elapsed() - started))

@@ -113,14 +113,8 @@ class Claims(Protocol):
         """Make such a merchant's lane its endpoint's again; False: number 1 owes first attempts still."""
         ...
 
-    async def find_strays(
-        self, after: DueCursor, max_rows: int, max_bytes: int
-    ) -> tuple[list[Stray], DueCursor]:
-        """Name the next unclaimed retries in lanes that number 1 has left, and where to go on.
-
-        They are in order of lane and of when they are due; none: the round is over. Of those that are due at
-        one instant, some may be passed over.
-        """
+    async def find_strays(self, after: Stray | None, max_rows: int, max_bytes: int) -> list[Stray]:
+        """Name the next unclaimed retries of a lane that number 1 has left, by seq; none: no more."""
         ...
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:

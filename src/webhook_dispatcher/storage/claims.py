@@ -7,7 +7,6 @@ from operator import attrgetter
 import asyncpg
 
 from webhook_dispatcher.domain.claim import (
-    START,
     Arrival,
     Arrivals,
     ClaimedRetry,
@@ -162,12 +161,10 @@ class PostgresClaims:
         [row] = await self._fetch("become_direct", merchant_id)
         return bool(row["is_direct"])
 
-    async def find_strays(
-        self, after: DueCursor, max_rows: int, max_bytes: int
-    ) -> tuple[list[Stray], DueCursor]:
-        rows = await self._fetch("find_strays", after.lane, after.retry_at, max_rows, max_bytes)
-        following = DueCursor(rows[-1]["due_at"], rows[-1]["merchant_id"]) if rows else START
-        return [Stray(row["merchant_id"], row["seq"], row["id"]) for row in rows], following
+    async def find_strays(self, after: Stray | None, max_rows: int, max_bytes: int) -> list[Stray]:
+        lane, seq = ("", 0) if after is None else (after.lane, after.seq)
+        rows = await self._fetch("find_strays", lane, seq, max_rows, max_bytes)
+        return [Stray(row["merchant_id"], row["seq"], row["id"]) for row in rows]
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
         rows = await self._fetch(

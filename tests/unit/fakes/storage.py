@@ -166,13 +166,9 @@ class FakeClaims:
             self.database.lanes[merchant_id].is_routed = False
         return is_direct
 
-    async def find_strays(
-        self, after: DueCursor, max_rows: int, max_bytes: int
-    ) -> tuple[list[Stray], DueCursor]:
+    async def find_strays(self, after: Stray | None, max_rows: int, max_bytes: int) -> list[Stray]:
         self.after_find()
-        behind = int(after.retry_at) if after.lane else 0
-        found = [stray for stray in self.strays if stray.seq > behind][:max_rows]
-        return found, DueCursor(str(found[-1].seq), found[-1].lane) if found else START
+        return [stray for stray in self.strays if after is None or stray > after][:max_rows]
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
         asked = [stray.seq for stray in strays]

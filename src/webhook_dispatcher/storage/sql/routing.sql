@@ -246,15 +246,16 @@ CROSS JOIN (
 
 -- name: find_strays
 -- Name the next retries that nobody has claimed and that wait where their merchant's number 1 is not any more: in the merchant's
--- lane while that is routed, in number 1's while it is not.
+-- lane while that is routed, in number 1's while it is not. One lane's, each looked up behind the one before: of several at
+-- once a plan may sort all that the lane has.
 -- $1 after_lane text
--- $2 after_due_at text
+-- $2 after_seq bigint
 -- $3 max_rows bigint
 -- $4 max_bytes bigint; but for the last row's
--- row: merchant_id text, seq bigint, id uuid, due_at text
--- order: by merchant_id, due_at; of those that were due at one instant, some may be passed over
+-- row: merchant_id text, seq bigint, id uuid
+-- order: by seq
 -- none: the round is over, begin again behind an empty text
-WITH left_lane AS MATERIALIZED (
+WITH RECURSIVE left_lane AS MATERIALIZED (
     SELECT lane.merchant_id
     FROM webhook.lane
     WHERE lane.routed_at IS NOT NULL AND lane.merchant_id >= $1::text COLLATE "C"
@@ -270,30 +271,51 @@ WITH left_lane AS MATERIALIZED (
             SELECT own.routed_at FROM webhook.lane AS own WHERE own.merchant_id = webhook.merchant_of(lane.merchant_id)
         ) IS NULL
 ),
-next AS MATERIALIZED (
-    SELECT place.merchant_id, waiting.seq, waiting.id, waiting.due_at, waiting.object_bytes
-    FROM (SELECT left_lane.merchant_id FROM left_lane ORDER BY left_lane.merchant_id) AS place
+stray AS (
+    (
+        SELECT head.merchant_id, head.seq, head.id, head.object_bytes
+        FROM (SELECT left_lane.merchant_id FROM left_lane ORDER BY left_lane.merchant_id) AS place
+        CROSS JOIN LATERAL (
+            SELECT outbox.merchant_id, outbox.seq, outbox.id, outbox.object_bytes
+            FROM webhook.outbox
+            WHERE
+                (outbox.merchant_id, outbox.seq)
+                > (place.merchant_id, CASE WHEN place.merchant_id = $1 THEN $2::bigint ELSE 0 END)
+                AND outbox.merchant_id <= place.merchant_id
+                AND outbox.due_at IS NOT NULL
+                AND outbox.claim IS NULL
+            ORDER BY outbox.merchant_id, outbox.seq
+            LIMIT 1
+        ) AS head
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.seq, following.id, following.object_bytes
+    FROM stray
     CROSS JOIN LATERAL (
-        SELECT outbox.seq, outbox.id, outbox.due_at, outbox.object_bytes
+        SELECT outbox.merchant_id, outbox.seq, outbox.id, outbox.object_bytes
         FROM webhook.outbox
         WHERE
-            outbox.merchant_id = place.merchant_id
-            AND outbox.due_at > CASE WHEN place.merchant_id = $1 THEN $2::text::timestamptz ELSE '-infinity' END
+            (outbox.merchant_id, outbox.seq) > (stray.merchant_id, stray.seq)
+            AND outbox.merchant_id <= stray.merchant_id
+            AND outbox.due_at IS NOT NULL
             AND outbox.claim IS NULL
-        ORDER BY outbox.due_at
-        LIMIT $3
-    ) AS waiting
-    LIMIT $3
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    ) AS following
+),
+next AS MATERIALIZED (
+    SELECT stray.merchant_id, stray.seq, stray.id, stray.object_bytes FROM stray LIMIT $3
 )
-SELECT sized.merchant_id, sized.seq, sized.id, sized.due_at::text AS due_at
+SELECT sized.merchant_id, sized.seq, sized.id
 FROM (
     SELECT
-        next.merchant_id, next.seq, next.id, next.due_at,
-        sum(next.object_bytes) OVER (ORDER BY next.merchant_id, next.due_at, next.seq) - next.object_bytes AS bytes_before
+        next.merchant_id, next.seq, next.id,
+        sum(next.object_bytes) OVER (ORDER BY next.seq) - next.object_bytes AS bytes_before
     FROM next
 ) AS sized
 WHERE sized.bytes_before < $4
-ORDER BY sized.merchant_id, sized.due_at, sized.seq;
+ORDER BY sized.seq;
 
 -- name: hand_on
 -- Move retries of lanes without an endpoint to where their merchant's number 1 is: what we claimed is due there, what nobody has
