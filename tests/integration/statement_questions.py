@@ -357,7 +357,7 @@ QUESTIONS: Mapping[str, Question] = {
         ),
         ASKED,
     ),
-    "find_strays": Question((f"'{LEFT_ONE}'", str(LEFT_FROM), str(ASKED), "1 << 21"), ASKED),
+    "find_strays": Question((str(ASKED), "1 << 21", SEQS), ASKED),
     "find_alone": Question(()),
     "serve_unrouted": Question(()),
     "become_direct": Question((f"'{HOT_ONE}'",)),

@@ -263,26 +263,25 @@ async def test_what_number_one_left_behind_moves_step_by_step_with_rests_and_few
     monkeypatch.setattr(sweeping, "MAX_STRAYS", 4)
     claims, stop = FakeClaims(FakeDatabase()), Stop()
     claims.strays = [Stray("m", seq, UUID(int=seq)) for seq in range(1, 10)]
-    claims.fates = dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), HandedOn.MOVED)
+    claims.fates = dict.fromkeys(range(1, 9), HandedOn.MOVED) | {9: HandedOn.WAITS}
     claims.database.faults["hand_on"].extend([None, StorageUnavailable("too slow")])
     moving = Strays(claims, Instruments.of(claims.database.clock, Metrics("test")), stop)
-    assert await moving.step()
-    with pytest.raises(StorageUnavailable):
-        await moving.step()
-    assert await moving.step()
-    assert await moving.step()
-    with capture_logs() as logs:
-        assert await moving.step(), "and the next round begins, for what was locked"
-    assert logs == [{"event": "retries.handed_on", "log_level": "info", "count": 8}]
     # A step that took a second is followed by four of rest, unless it is to stop.
     claims.after_find = lambda: claims.database.clock.advance(1.0)
     stepping = asyncio.create_task(moving.step())
     await quiet()
-    assert claims.handed_on == [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6], [7, 8, 9], [4]]
-    assert not stepping.done()
+    assert (claims.handed_on, stepping.done()) == ([[1, 2, 3, 4]], False)
     stop.set()
     assert await stepping
-    assert not await moving.step(), "nothing moved in this round"
+    with pytest.raises(StorageUnavailable):
+        await moving.step()
+    assert [await moving.step(), await moving.step()] == [True, True]
+    with capture_logs() as logs:
+        assert await moving.step(), "one is locked"
+    assert claims.handed_on[1:] == [[5, 6, 7, 8], [5, 6], [7, 8, 9], [9]]
+    assert logs == [{"event": "retries.handed_on", "log_level": "info", "count": 8}]
+    claims.strays.clear()
+    assert not await moving.step()
 
 
 async def test_a_clock_that_was_set_is_corrected_for_in_two_rounds_once_clocks_agree() -> None:

@@ -10,9 +10,9 @@ import structlog
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.pace import Interval, Stop
+from webhook_dispatcher.dispatch.pace import Backoff, Interval, Stop
 from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import HandedOn, Stray
+from webhook_dispatcher.domain.claim import HandedOn
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Claims, LongestWaits, Upkeep
@@ -81,41 +81,43 @@ class Strays:
     """Moves retries that number 1 has left behind to where it is, some of them in each step.
 
     It leaves them where a second endpoint is added, or the last but one removed: there may be a million. One
-    that is due is handed on by whoever claims it, too, but few of a lane at a time. What a round could not
-    move, since it was locked, the next one does, which follows at once while anything moves.
+    that is due is handed on by whoever claims it, too, but few of a lane at a time.
 
-    _after: the last of the step before; None at the beginning of a round. _moved: in this round.
+    _moved: since nothing could be moved.
     """
 
     def __init__(self, claims: Claims, instruments: Instruments, stop: Stop) -> None:
         self._claims = claims
         self._unreadable = Unreadable(claims, instruments)
+        self._blocked = instruments.blocked
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
         self._stop = stop
+        self._backoff = Backoff()
         self._rows = MAX_STRAYS
-        self._after: Stray | None = None
         self._moved = 0
 
     async def step(self) -> bool:
-        """Move the next, and rest. True: there may be more that can be moved."""
+        """Move some, and rest; longer where they are locked. False: there are none."""
         started = self._clock.elapsed()
         try:
-            strays = await self._claims.find_strays(self._after, self._rows, MAX_STRAY_BYTES)
+            strays = await self._claims.find_strays(self._rows, MAX_STRAY_BYTES, self._blocked.seqs())
             fates = await self._unreadable.hand_on(strays, self._database_clock.now())
         except StorageError:
             self._rows = max(1, self._rows // 2)  # one that takes too long would do so again and again
             raise
         self._rows = min(MAX_STRAYS, 2 * self._rows)
-        self._after = strays[-1] if strays else None
-        self._moved += list(fates.values()).count(HandedOn.MOVED)
-        if strays:
+        if moved := list(fates.values()).count(HandedOn.MOVED):
+            self._moved += moved
+            self._backoff.reset()
             await self._stop.wait_at_most(STRAYS_REST_FACTOR * (self._clock.elapsed() - started))
             return True
-        moved, self._moved = self._moved, 0
-        if moved:
-            _log.info("retries.handed_on", count=moved)
-        return moved > 0
+        if self._moved:
+            _log.info("retries.handed_on", count=self._moved)
+            self._moved = 0
+        if strays:
+            await self._stop.wait_at_most(self._backoff.next())
+        return bool(strays)
 
 
 class ClockCorrection:

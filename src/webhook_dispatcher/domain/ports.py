@@ -113,8 +113,10 @@ class Claims(Protocol):
         """Make such a merchant's lane its endpoint's again; False: number 1 owes first attempts still."""
         ...
 
-    async def find_strays(self, after: Stray | None, max_rows: int, max_bytes: int) -> list[Stray]:
-        """Name the next unclaimed retries of a lane that number 1 has left, by seq; none: no more."""
+    async def find_strays(
+        self, max_rows: int, max_bytes: int, except_seqs: Sequence[int] = ()
+    ) -> list[Stray]:
+        """Name unclaimed retries in lanes that number 1 has left, by lanes that have turns by chance."""
         ...
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:

@@ -161,9 +161,10 @@ class PostgresClaims:
         [row] = await self._fetch("become_direct", merchant_id)
         return bool(row["is_direct"])
 
-    async def find_strays(self, after: Stray | None, max_rows: int, max_bytes: int) -> list[Stray]:
-        lane, seq = ("", 0) if after is None else (after.lane, after.seq)
-        rows = await self._fetch("find_strays", lane, seq, max_rows, max_bytes)
+    async def find_strays(
+        self, max_rows: int, max_bytes: int, except_seqs: Sequence[int] = ()
+    ) -> list[Stray]:
+        rows = await self._fetch("find_strays", max_rows, max_bytes, except_seqs)
         return [Stray(row["merchant_id"], row["seq"], row["id"]) for row in rows]
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:

@@ -166,9 +166,11 @@ class FakeClaims:
             self.database.lanes[merchant_id].is_routed = False
         return is_direct
 
-    async def find_strays(self, after: Stray | None, max_rows: int, max_bytes: int) -> list[Stray]:
+    async def find_strays(
+        self, max_rows: int, max_bytes: int, except_seqs: Sequence[int] = ()
+    ) -> list[Stray]:
         self.after_find()
-        return [stray for stray in self.strays if after is None or stray > after][:max_rows]
+        return [stray for stray in self.strays if stray.seq not in except_seqs][:max_rows]
 
     async def hand_on(self, strays: Sequence[Stray], at: datetime) -> dict[int, HandedOn]:
         asked = [stray.seq for stray in strays]

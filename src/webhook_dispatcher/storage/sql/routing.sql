@@ -245,67 +245,43 @@ CROSS JOIN (
 ) AS reached_lane;
 
 -- name: find_strays
--- Name the next retries that nobody has claimed and that wait where their merchant's number 1 is not any more: in the merchant's
--- lane while that is routed, in number 1's while it is not. One lane's, each looked up behind the one before: of several at
--- once a plan may sort all that the lane has.
--- $1 after_lane text
--- $2 after_seq bigint
--- $3 max_rows bigint
--- $4 max_bytes bigint; but for the last row's
+-- Name retries that nobody has claimed and that wait where their merchant's number 1 is not any more: in the merchant's lane
+-- while that is routed, in number 1's while it is not. Lanes have turns by chance. A lane's are in no order: for any of these
+-- a plan may sort all that the lane has.
+-- $1 max_rows bigint
+-- $2 max_bytes bigint; but for the last row's
+-- $3 except_seqs bigint[]; rows that are left alone
 -- row: merchant_id text, seq bigint, id uuid
--- order: by seq
--- none: the round is over, begin again behind an empty text
-WITH RECURSIVE left_lane AS MATERIALIZED (
-    SELECT lane.merchant_id
-    FROM webhook.lane
-    WHERE lane.routed_at IS NOT NULL AND lane.merchant_id >= $1::text COLLATE "C"
+-- order: none
+-- none: there are no others
+WITH left_lane AS MATERIALIZED (
+    SELECT lane.merchant_id FROM webhook.lane WHERE lane.routed_at IS NOT NULL
     UNION ALL
     SELECT lane.merchant_id
     FROM webhook.lane
     WHERE
         lane.merchant_id LIKE E'%\x1f%'
-        AND webhook.merchant_of(lane.merchant_id) >= webhook.merchant_of($1::text COLLATE "C")
-        AND lane.merchant_id >= $1::text COLLATE "C"
+        -- The index of lanes with a number begins with this.
+        AND webhook.merchant_of(lane.merchant_id) >= ''
         AND webhook.endpoint_of(lane.merchant_id) = 1
         AND (
             SELECT own.routed_at FROM webhook.lane AS own WHERE own.merchant_id = webhook.merchant_of(lane.merchant_id)
         ) IS NULL
 ),
-stray AS (
-    (
-        SELECT head.merchant_id, head.seq, head.id, head.object_bytes
-        FROM (SELECT left_lane.merchant_id FROM left_lane ORDER BY left_lane.merchant_id) AS place
-        CROSS JOIN LATERAL (
-            SELECT outbox.merchant_id, outbox.seq, outbox.id, outbox.object_bytes
-            FROM webhook.outbox
-            WHERE
-                (outbox.merchant_id, outbox.seq)
-                > (place.merchant_id, CASE WHEN place.merchant_id = $1 THEN $2::bigint ELSE 0 END)
-                AND outbox.merchant_id <= place.merchant_id
-                AND outbox.due_at IS NOT NULL
-                AND outbox.claim IS NULL
-            ORDER BY outbox.merchant_id, outbox.seq
-            LIMIT 1
-        ) AS head
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT following.merchant_id, following.seq, following.id, following.object_bytes
-    FROM stray
+next AS MATERIALIZED (
+    SELECT place.merchant_id, waiting.seq, waiting.id, waiting.object_bytes
+    FROM (SELECT left_lane.merchant_id FROM left_lane ORDER BY random()) AS place
     CROSS JOIN LATERAL (
-        SELECT outbox.merchant_id, outbox.seq, outbox.id, outbox.object_bytes
+        SELECT outbox.seq, outbox.id, outbox.object_bytes
         FROM webhook.outbox
         WHERE
-            (outbox.merchant_id, outbox.seq) > (stray.merchant_id, stray.seq)
-            AND outbox.merchant_id <= stray.merchant_id
+            outbox.merchant_id = place.merchant_id
             AND outbox.due_at IS NOT NULL
             AND outbox.claim IS NULL
-        ORDER BY outbox.merchant_id, outbox.seq
-        LIMIT 1
-    ) AS following
-),
-next AS MATERIALIZED (
-    SELECT stray.merchant_id, stray.seq, stray.id, stray.object_bytes FROM stray LIMIT $3
+            AND outbox.seq <> ALL($3::bigint[])
+        LIMIT $1
+    ) AS waiting
+    LIMIT $1
 )
 SELECT sized.merchant_id, sized.seq, sized.id
 FROM (
@@ -314,8 +290,7 @@ FROM (
         sum(next.object_bytes) OVER (ORDER BY next.seq) - next.object_bytes AS bytes_before
     FROM next
 ) AS sized
-WHERE sized.bytes_before < $4
-ORDER BY sized.seq;
+WHERE sized.bytes_before < $2;
 
 -- name: hand_on
 -- Move retries of lanes without an endpoint to where their merchant's number 1 is: what we claimed is due there, what nobody has
