@@ -177,7 +177,7 @@ class Pooler:
 
 @contextmanager
 def pooler_if_asked(server_dsn: str, pool_size: int = 10) -> Iterator[Pooler | None]:
-    """Run one before a server while entered, if TEST_POOLER asks for it; as large as the manual has it."""
+    """Run one before a server while entered, if TEST_POOLER asks for it; by default as large as we advise."""
     wanted = os.environ.get("TEST_POOLER", "")
     if wanted not in ("", "transaction"):
         raise pytest.UsageError(f"TEST_POOLER: must be transaction, or unset, not {wanted!r}")
