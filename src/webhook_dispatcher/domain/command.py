@@ -713,7 +713,7 @@ def _endpoint(row: CommandRow) -> int | None:
 
 
 def _endpoint_of_merchant(row: CommandRow) -> int | None:
-    """Read it where a merchant need not be named: that number of everybody is nobody's wish."""
+    """Read it where a merchant need not be named: nobody means that number of everybody."""
     endpoint = _endpoint(row)
     if endpoint is not None and row.merchant_id is None:
         _malformed("args.endpoint needs merchant_id")
