@@ -142,13 +142,12 @@ def alternatives(needs: str) -> Iterator[set[str]]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_control_command_needs_what_the_reference_says_and_reads_nothing_else(name: str) -> None:
     spec = COMMANDS[name]
-    optional = {*re.findall("`([^`]+)`", spec.takes)}
+    together = dict(re.findall(r"`([^`]+)` \(with `([^`]+)`\)", spec.takes))
+    optional = {*re.findall("`([^`]+)`", spec.takes)} - {*together.values()}
     arguments = {*re.findall(r"`args\.(\w+)`", spec.needs + spec.takes)}
     assert arguments <= ARGUMENTS.keys(), "give ARGUMENTS above a value that each may have"
     for needed in alternatives(spec.needs):
-        given = needed | optional
-        if "merchant_id" not in given:
-            given.discard("args.endpoint")  # it is one of a merchant's
+        given = needed | {each for each in optional if together.get(each) in {None, *needed}}
         asked = read_with(name, given)
         assert asked <= {*re.findall("`([^`]+)`", spec.needs)} | optional
         read_with(name, needed)

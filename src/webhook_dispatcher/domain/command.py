@@ -489,7 +489,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RETRY_FAILED: CommandSpec(
             RetryFailed.from_row,
             "`merchant_id` or `args.since`",
-            "`args.until`, `args.limit`, `args.endpoint`",
+            "`args.until`, `args.limit`, `args.endpoint` (with `merchant_id`)",
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
             "and skipped ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < "
             "`args.until` (by default, and at the latest, the time of the command); at most `args.limit`. "
@@ -713,7 +713,7 @@ def _endpoint(row: CommandRow) -> int | None:
 
 
 def _endpoint_of_merchant(row: CommandRow) -> int | None:
-    """Read it where a merchant need not be named: nobody means that number of everybody."""
+    """Read it where a merchant need not be named; that number of everybody cannot be meant."""
     endpoint = _endpoint(row)
     if endpoint is not None and row.merchant_id is None:
         _malformed("args.endpoint needs merchant_id")
