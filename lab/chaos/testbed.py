@@ -42,7 +42,7 @@ from tests.acceptance.installation import make_key
 from tests.acceptance.processes import environment
 from tests.servers import programs
 from tests.servers.database import free_port
-from webhook_dispatcher.domain.event import PLATFORM
+from webhook_dispatcher.domain.event import KNOWN_TYPES, PLATFORM
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.confinement import death_signal
 
@@ -312,8 +312,9 @@ class Testbed:
         book = self.book
         book.lives.setdefault(name, []).append(Life(added[0]["since_seq"]))
         book.endpoint_ids[str(added[0]["id"])] = name
-        if further.types:
-            book.filters.setdefault(name, set()).add(frozenset(further.types))
+        # Of that name there may have been another, which a failover has lost.
+        if further.types or name in book.filters:
+            book.filters.setdefault(name, set()).add(frozenset(further.types or KNOWN_TYPES))
         if further.at_once:
             book.by_charge.add(name)
         return name
