@@ -596,7 +596,8 @@ QUESTIONS: Mapping[str, Question] = {
     # Whatever one charge has is found: here the charge of all that is owed would be.
     "list_own_deliveries_of_charge": Question((READER, NEWEST, *OF_OWN, "'ch_none'", str(ASKED)), 2),
     "list_own_deliveries_of_event": Question(
-        (READER, NEWEST, *OF_OWN, "NULL", _uuid(LOGGED - 1), str(ASKED)), VIEWS
+        (READER, NEWEST, *OF_OWN, "NULL", _uuid(LOGGED - 1), str(ASKED)),
+        VIEWS + 2,  # for the lanes, who reads is asked twice more
     ),
     "read_own_delivery": Question((READER, _uuid(LOGGED - 1)), VIEWS),
     "read_cursor_key": Question(()),

@@ -88,43 +88,50 @@ moved AS (
         outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.xid, outbox.trigger, outbox.on_failure,
         outbox.copy_of
 ),
--- Nothing is joined by numbers here and below: a join may compare each with each. What is large of an object is not read.
-wanted AS MATERIALIZED (
+-- Each event beside each endpoint. Nothing is joined or looked up by numbers here and below: that may compare each with each. What
+-- is large of an object is not read.
+offered AS MATERIALIZED (
     SELECT
-        moved.seq, moved.id, moved.type, moved.created_at, moved.object, moved.trigger, moved.on_failure,
-        coalesce(moved.copy_of, moved.id) AS copy_of, routes.lane, routes.number,
-        min(routes.number) OVER (PARTITION BY moved.seq) AS first_number
-    FROM moved
-    CROSS JOIN routes
-    WHERE
-        CASE
-            -- A copy of number 1's that came back in order while the merchant was direct: it was judged already.
-            WHEN num_nulls(moved.copy_of) = 0 THEN routes.number = 1
-            ELSE
-                moved.seq > routes.since_seq
-                AND (
-                    routes.types IS NULL
-                    OR moved.type = ANY(routes.types)
-                    OR moved.type = 'webhook.test'
-                    OR moved.trigger <> 'schedule'
-                )
-        END
+        judged.*,
+        bool_or(judged.is_wanted_here) OVER events AS is_wanted,
+        min(judged.number) FILTER (WHERE judged.is_wanted_here) OVER events AS first_number,
+        row_number() OVER events AS nth
+    FROM (
+        SELECT
+            moved.seq, moved.id, moved.type, moved.created_at, moved.object, moved.xid, moved.trigger, moved.on_failure,
+            moved.copy_of, routes.lane, routes.number,
+            CASE
+                -- A copy of number 1's that came back in order while the merchant was direct: it was judged already.
+                WHEN num_nulls(moved.copy_of) = 0 THEN routes.number = 1
+                ELSE
+                    moved.seq > routes.since_seq
+                    AND (
+                        routes.types IS NULL
+                        OR moved.type = ANY(routes.types)
+                        OR moved.type = 'webhook.test'
+                        OR moved.trigger <> 'schedule'
+                    )
+            END AS is_wanted_here
+        FROM moved
+        CROSS JOIN routes
+    ) AS judged
+    WINDOW events AS (PARTITION BY judged.seq)
 ),
 -- What nobody was there for, since number 1 is removed, fails as without an endpoint; what nobody wanted has no state; and what
 -- was asked for by hand is what it was.
 ended AS MATERIALIZED (
     SELECT
-        moved.seq, moved.id, moved.type, moved.created_at, moved.object, moved.xid, moved.copy_of,
-        moved.seq IN (SELECT wanted.seq FROM wanted) AS is_wanted,
+        offered.seq, offered.id, offered.type, offered.created_at, offered.object, offered.xid, offered.copy_of, offered.is_wanted,
         CASE
-            WHEN moved.seq IN (SELECT wanted.seq FROM wanted) THEN NULL
+            WHEN offered.is_wanted THEN NULL
             WHEN
-                moved.seq <= (SELECT min(routes.since_seq) FROM routes)
-                OR num_nulls(moved.copy_of) = 0
-                THEN coalesce(moved.on_failure, 'failed')
-            ELSE moved.on_failure
+                offered.seq <= (SELECT min(routes.since_seq) FROM routes)
+                OR num_nulls(offered.copy_of) = 0
+                THEN coalesce(offered.on_failure, 'failed')
+            ELSE offered.on_failure
         END AS state
-    FROM moved
+    FROM offered
+    WHERE offered.nth = 1
 ),
 copied AS (
     INSERT INTO webhook.outbox (id, merchant_id, type, created_at, object, trigger, on_failure, copy_of, xid)
@@ -136,8 +143,10 @@ copied AS (
                 THEN gen_random_uuid()
             ELSE webhook.delivery_id(wanted.id, wanted.number)
         END,
-        wanted.lane, wanted.type, wanted.created_at, wanted.object, wanted.trigger, wanted.on_failure, wanted.copy_of, NULL
-    FROM wanted
+        wanted.lane, wanted.type, wanted.created_at, wanted.object, wanted.trigger, wanted.on_failure,
+        coalesce(wanted.copy_of, wanted.id), NULL
+    FROM offered AS wanted
+    WHERE wanted.is_wanted_here
     -- Numbers are given in this order.
     ORDER BY wanted.seq, wanted.number
     RETURNING outbox.merchant_id, outbox.seq
