@@ -37,6 +37,8 @@ WHERE command = 'pause' AND status IN ('pending', 'running') AND merchant_id IS 
 """Whose pause is in force, or will be: the copy may have it as given and not as done."""
 WITHDRAWN = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status = 'withdrawn'"
 THERE = "SELECT event_id FROM webhook.deliveries WHERE event_id = ANY($1::uuid[])"
+LOST = 5_000
+"""Numbers, at most, that what is lost had beyond those that were given when the copy was made."""
 CONFIGURED = "SELECT merchant_id AS lane FROM webhook.endpoint"
 
 
@@ -82,7 +84,7 @@ async def _put_right(testbed: Testbed, hit: Hit) -> None:
         await testbed.set_endpoint(merchant_id)
         book.gaps.setdefault(merchant_id, []).append(Life(0, 0, await testbed.given()))
     for name in further - configured:
-        book.end(name, 0, await testbed.given())  # all that it was told is lost
+        book.end(name, 0, await testbed.given() + LOST)  # all that it was told is lost
     await testbed.remove_endpoints(
         [name for name in book.lives if name in configured and name not in further]
     )
