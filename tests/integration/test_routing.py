@@ -546,6 +546,21 @@ async def test_as_many_are_named_as_may_be_moved_at_once(
     assert [stray.seq for stray in await here.claims.find_strays(400, NO_END, numbers)] == [other]
 
 
+async def test_only_lanes_that_may_have_retries_are_looked_into(
+    storage: StorageHarness, here: Daemon, merchant: Merchant
+) -> None:
+    [seq] = await storage.insert_due("m", 3600)
+    await merchant.add()
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = 'infinity' WHERE merchant_id = 'm'")
+    assert await strays(here) == []
+    # A suspension makes retry_at infinite, whatever waits.
+    await storage.db.execute("UPDATE webhook.lane SET suspended_at = now() WHERE merchant_id = 'm'")
+    assert [stray.seq for stray in await strays(here)] == [seq]
+    await storage.db.execute("UPDATE webhook.lane SET suspended_at = NULL WHERE merchant_id = 'm'")
+    await here.claims.mend_retries("", 1_000)
+    assert [stray.seq for stray in await strays(here)] == [seq]
+
+
 async def test_what_was_named_and_is_not_as_it_was_stays(
     storage: StorageHarness, here: Daemon, merchant: Merchant
 ) -> None:

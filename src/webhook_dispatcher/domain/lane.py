@@ -5,6 +5,8 @@ No id of a merchant holds that character. SQL names lanes too: `webhook.lane_nam
 """
 
 _MARK = "\x1f"
+MAX_ENDPOINTS = 16
+"""A merchant has no more at once (webhook.add_endpoint)."""
 MAX_NUMBER = 999
 """An endpoint's number is no higher (merchant_id_is_a_lane)."""
 

@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.delivery import AttemptView, DeliveryView
 from webhook_dispatcher.domain.endpoint import END_OLDER, OLDER_DISPATCHER, EndpointChange, EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UserError
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.lane import merchant_of, number_of
+from webhook_dispatcher.domain.lane import MAX_ENDPOINTS, merchant_of, number_of
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.domain.names import Names
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
@@ -40,7 +40,7 @@ MAX_DISPATCHERS = 1_000
 MAX_LOOKED_AT = 10_000
 """Merchants that are owed something: so many are looked through for one whom no dispatcher serves."""
 _NOT_ADDED = {
-    "too_many": "a merchant can have no more than sixteen endpoints",
+    "too_many": f"a merchant can have no more than {MAX_ENDPOINTS} endpoints",
     "key_is_old": "no dispatcher that works has the key that seals here",
 }
 PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")

@@ -20,7 +20,7 @@ from webhook_dispatcher.domain.delivery import (
     predecessor,
     was_sent_in_order,
 )
-from webhook_dispatcher.domain.lane import lane_named
+from webhook_dispatcher.domain.lane import MAX_ENDPOINTS, lane_named
 from webhook_dispatcher.domain.record import ROUTED, UNWANTED
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.statements import Ask, Role, Statement, load
@@ -31,8 +31,8 @@ MAX_NEIGHBOURS = 50
 BEFORE = timedelta(hours=1)
 """How long before an event was written the attempt may have begun that it waited for."""
 LATEST = 5
-MAX_ENDPOINTS = 17
-"""Deliveries that an event may have at once, and itself."""
+MAX_ROWS = 1 + MAX_ENDPOINTS
+"""Of an event: itself, and its deliveries at once."""
 T = TypeVar("T")
 
 
@@ -72,7 +72,7 @@ class DeliveryReader:
         if not any(each.state == UNWANTED or each.copy_of == each.event_id for each in found):
             return found
         merchants = list({each.merchant_id for each in found})
-        rows = await self._ask("read_deliveries", events, most * MAX_ENDPOINTS, merchants)
+        rows = await self._ask("read_deliveries", events, most * MAX_ROWS, merchants)
         found = [DeliveryFacts(**row) for row in rows]
         routed = {each.copy_of for each in found}
         return [
@@ -123,7 +123,7 @@ class DeliveryReader:
         return await read_answered_attempts(self._ask, event_id, MAX_ATTEMPTS)
 
     async def _route(self, event: DeliveryFacts) -> Route:
-        copies = await self.find([event.event_id], MAX_ENDPOINTS)
+        copies = await self.find([event.event_id], MAX_ROWS)
         to = sorted({copy.endpoint for copy in copies if copy.endpoint is not None})
         rows = await self._ask("read_endpoints_since", event.merchant_id, event.created_at)
         return Route(to, [row["number"] for row in rows if row["number"] not in to])

@@ -35,6 +35,7 @@ from webhook_dispatcher.domain.endpoint import (
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StillSending
 from webhook_dispatcher.domain.event import CHARGE_TYPES
+from webhook_dispatcher.domain.lane import MAX_ENDPOINTS
 from webhook_dispatcher.domain.signing import SealedSecret, Secret
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.endpoints import (
@@ -51,7 +52,6 @@ from webhook_dispatcher.storage.api.new_secrets import NotSealed, Stored, store_
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_OVERLAP_SECONDS = 7 * 24 * 3600
-MAX_ENDPOINTS = 16
 TOO_MANY = f"there are {MAX_ENDPOINTS} endpoints, which is as many as there may be"
 AtOnce = Annotated[int, Field(ge=2, le=MAX_AT_ONCE)]
 EndpointName = Annotated[

@@ -144,7 +144,7 @@ copied AS (
             ELSE webhook.delivery_id(wanted.id, wanted.number)
         END,
         wanted.lane, wanted.type, wanted.created_at, wanted.object, wanted.trigger, wanted.on_failure,
-        coalesce(wanted.copy_of, wanted.id), NULL
+        wanted.id, NULL
     FROM offered AS wanted
     WHERE wanted.is_wanted_here
     -- Numbers are given in this order.
@@ -165,7 +165,7 @@ logged AS (
 unreported AS (
     -- As `record` has it.
     INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
-    SELECT $9, ended.seq, coalesce(ended.copy_of, ended.id), $1, 'not_configured'
+    SELECT $9, ended.seq, ended.id, $1, 'not_configured'
     FROM ended
     WHERE
         (
@@ -256,7 +256,7 @@ CROSS JOIN (
 -- name: find_strays
 -- Name retries that nobody has claimed and that wait where their merchant's number 1 is not any more: in the merchant's lane
 -- while that is routed, in number 1's while it is not. Lanes have turns by chance. A lane's are in no order: for any of these
--- a plan may sort all that the lane has.
+-- a plan may sort all that the lane has. A lane whose retry_at is infinite has no retries, unless it is suspended.
 -- $1 max_rows bigint
 -- $2 max_bytes bigint; but for the last row's
 -- $3 except_seqs bigint[]; rows that are left alone
@@ -264,7 +264,9 @@ CROSS JOIN (
 -- order: none
 -- none: there are no others
 WITH left_lane AS MATERIALIZED (
-    SELECT lane.merchant_id FROM webhook.lane WHERE lane.routed_at IS NOT NULL
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE lane.routed_at IS NOT NULL AND (lane.retry_at < 'infinity' OR lane.suspended_at IS NOT NULL)
     UNION ALL
     SELECT lane.merchant_id
     FROM webhook.lane
@@ -273,6 +275,7 @@ WITH left_lane AS MATERIALIZED (
         -- The index of lanes with a number begins with this.
         AND webhook.merchant_of(lane.merchant_id) >= ''
         AND webhook.endpoint_of(lane.merchant_id) = 1
+        AND (lane.retry_at < 'infinity' OR lane.suspended_at IS NOT NULL)
         AND (
             SELECT own.routed_at FROM webhook.lane AS own WHERE own.merchant_id = webhook.merchant_of(lane.merchant_id)
         ) IS NULL
