@@ -16,6 +16,7 @@ from benchmarks import (
     console,
     costs,
     drains,
+    filters,
     fresh,
     hindered,
     isolation,
@@ -70,6 +71,7 @@ ASKED_FOR: Mapping[str, Scenario] = {
     "collusion": collusion.collusion,
     "console": console.console,
     "console-pages": console.pages,
+    "filters": filters.filters,
     "routes": routes.routes,
     "versions": versions.versions,
 }
