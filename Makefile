@@ -140,7 +140,7 @@ test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBoun
 		{ echo "pgbouncer is missing: as root, apt-get install pgbouncer" >&2; exit 1; }
 	@TEST_POOLER=transaction $(PYTHON) -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder tests/acceptance $(ARGS)
 
-test-postgres: $(READY) $(NODE_READY) $(SERVERS_READY) ## Run the tests on PostgreSQL 15 to 18, each stock, with JIT, with awkward settings (ARGS="--only 15")
+test-postgres: $(READY) $(NODE_READY) $(GENERATORS_READY) $(SERVERS_READY) ## Run the tests on PostgreSQL 15 to 18, each stock, with JIT, with awkward settings (ARGS="--only 15")
 	@.ci/install-postgres 15
 	@$(PYTHON) -m tests.servers $(ARGS)
 

@@ -22,12 +22,18 @@ CROSS JOIN LATERAL (
         SELECT webhook.delivery_id(event.id, further.number)
         FROM unnest($2::uuid[]) AS event (id)
         CROSS JOIN (
-            SELECT DISTINCT webhook.endpoint_of(lanes.merchant_id) AS number
-            FROM role.lanes AS lanes
-            WHERE
-                role.may_read
-                AND webhook.merchant_of(lanes.merchant_id) = ANY($4::text[])
-                AND lanes.merchant_id LIKE E'%\x1f%'
+            SELECT DISTINCT webhook.endpoint_of(known.merchant_id) AS number
+            FROM unnest($4::text[]) AS entry (merchant_id)
+            CROSS JOIN LATERAL (
+                SELECT lanes.merchant_id
+                FROM role.lanes AS lanes
+                WHERE
+                    role.may_read
+                    AND lanes.merchant_id > entry.merchant_id COLLATE "C"
+                    AND lanes.merchant_id < (entry.merchant_id || ' ') COLLATE "C"
+                ORDER BY lanes.merchant_id
+                LIMIT 1000
+            ) AS known
         ) AS further
     ) AS ids
 ) AS wanted
