@@ -96,3 +96,11 @@ def test_a_lost_event_is_sent_for_a_lease(builder: EvidenceBuilder, at: float, i
 def test_what_is_noted_as_lost_is_not_there(builder: EvidenceBuilder) -> None:
     builder.traced.add("a")
     assert found(builder) == [(What.MISTRACED, "a")]
+
+
+@pytest.mark.parametrize(("at", "is_right"), [(6.0, True), (10.0, False)])
+def test_who_asked_for_an_attempt_may_be_lost(builder: EvidenceBuilder, at: float, is_right: bool) -> None:
+    builder.event("d", 1)
+    builder.attempt("d", 1.1)
+    builder.attempt("d", at, trigger="replay")
+    assert found(builder) == ([] if is_right else [(What.UNASKED, "d")])
