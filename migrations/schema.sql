@@ -1249,6 +1249,7 @@ BEGIN
             FROM webhook.control
             WHERE
                 control.status = 'pending' AND control.subject = ANY(ARRAY[merchant]) AND control.command = 'resume'
+                AND coalesce(control.args ->> 'endpoint' = lock_held.number::text, true)
         )
     THEN
         RETURN 'not_paused';
@@ -1400,6 +1401,13 @@ BEGIN
         SELECT greatest(2, 1 + max(webhook.endpoint_of(lane.merchant_id))) INTO add_endpoint.number
         FROM webhook.lane
         WHERE lane.merchant_id > merchant AND lane.merchant_id < merchant || ' ';
+        -- Where all that there are is paused, this is too: nothing is sent to a merchant that is paused.
+        own.paused := (
+            SELECT bool_and(lane.paused)
+            FROM webhook.endpoint
+            JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
+            WHERE endpoint.merchant_id > merchant AND endpoint.merchant_id < merchant || ' '
+        );
     ELSE
         add_endpoint.number := 1;
     END IF;
@@ -1459,13 +1467,21 @@ BEGIN
     UPDATE webhook.lane
     SET
         routed_at = NULL, epoch = floor(random() * 9007199254740992), lease_until = '-infinity', recalled = false,
-        endpoint_removed_at = CASE WHEN NOT is_configured THEN clock_timestamp() END
+        -- What was written since then is held for an endpoint to come.
+        endpoint_removed_at = CASE
+            WHEN NOT is_configured THEN (
+                SELECT max(gone.endpoint_removed_at)
+                FROM webhook.lane AS gone
+                WHERE gone.merchant_id > merchant AND gone.merchant_id < merchant || ' '
+            )
+        END
     WHERE lane.merchant_id = merchant;
     -- What it owes is handed on when it is due.
     UPDATE webhook.lane
     SET
         epoch = floor(random() * 9007199254740992), lease_until = '-infinity', recalled = false, paused = false,
-        suspended_at = NULL, wait_until = '-infinity', retry_at = clock_timestamp()
+        suspended_at = NULL, wait_until = '-infinity', last_success_at = NULL, last_failure_at = NULL, failing_since = NULL,
+        failures_in_a_row = 0, reported_failing_since = NULL, retry_at = clock_timestamp()
     WHERE lane.merchant_id = first_lane;
     UPDATE webhook.endpoint SET merchant_id = merchant WHERE endpoint.merchant_id = first_lane;
     PERFORM webhook.serve_programs(26);

@@ -25,7 +25,8 @@ SECONDS = timedelta(seconds=30)
 WAITS = LongestWaits(SECONDS, SECONDS, DEFAULT_DELAYS, timedelta(hours=1), SECONDS)
 
 CORRECTED = {
-    "lane": "lease_until wait_until last_success_at last_failure_at failing_since suspended_at",
+    "lane": "lease_until wait_until last_success_at last_failure_at failing_since suspended_at "
+    "reported_failing_since endpoint_removed_at",
     "outbox": "due_at scheduled_at",
     "control": "running_until",
     "unreported_failure": "finished_at",
@@ -66,7 +67,7 @@ TOLD = {
     "endpoint": "created_at updated_at secret_created_at",
     "event_type": "created_at retired_at",
     "key_check": "created_at",
-    "lane": "leased_at endpoint_removed_at routed_at reported_failing_since",
+    "lane": "leased_at routed_at",
     "lost_event": "sent_at noted_at",
     "sealing_key": "created_at",
     "sign_in_code": "used_at",
@@ -99,6 +100,10 @@ KEPT = {
     "a success": (
         LANE.format("last_success_at, last_failure_at", "now, now"),
         NOT_AFTER.format("greatest(last_success_at, last_failure_at)", "0", "lane"),
+    ),
+    "a removal": (
+        LANE.format("endpoint_removed_at, reported_failing_since", "now, now"),
+        NOT_AFTER.format("greatest(endpoint_removed_at, reported_failing_since)", "0", "lane"),
     ),
     "a first retry": (RETRY.format(1, "1 min", "NULL"), NOT_AFTER.format("due_at", "1 min", "outbox")),
     "a last retry": (RETRY.format(7, "12 h", "NULL"), NOT_AFTER.format("due_at", "12 h", "outbox")),

@@ -13,6 +13,7 @@ from tests.integration.storage_harness import (
     StorageHarness,
     answered,
     exhausted,
+    find_delivery,
 )
 from webhook_dispatcher.dispatch.control import mass_cancel
 from webhook_dispatcher.domain.claim import DueRow
@@ -263,3 +264,20 @@ async def test_endpoints_are_found_by_their_numbers(storage: StorageHarness, her
     await storage.db.execute(ALONE, FIRST)
     async with PostgresControls(here.pool).transaction() as transaction:
         assert await transaction.require_endpoint("m") == SECOND
+
+
+async def test_what_was_given_up_before_it_was_routed_is_no_endpoints(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    [seq] = await storage.insert("m")
+    event_id = await storage.id_of(seq)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.cancel((await transaction.find_deliveries([event_id]))[event_id])
+        assert (await find_delivery(transaction, event_id)).endpoint is None, "a retry routes it"
+    await storage.db.execute("UPDATE webhook.delivery_log SET attempts = 1")
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert (await find_delivery(transaction, event_id)).endpoint == 1
+    await storage.db.execute("UPDATE webhook.delivery_log SET attempts = 0")
+    await storage.db.execute("UPDATE webhook.lane SET routed_at = NULL WHERE merchant_id = 'm'")
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert (await find_delivery(transaction, event_id)).endpoint == 1

@@ -120,9 +120,45 @@ async def test_nobody_left_is_not_configured(storage: StorageHarness) -> None:
     await storage.configure("m")
     await _add(storage)
     await db.execute("DELETE FROM webhook.endpoint")
+    # What comes from now on was not there when they were removed.
+    now = await storage.now()
     assert await db.fetchval(DIRECT)
     lane = await _lane(storage, "m")
-    assert (lane["routed_at"], lane["endpoint_removed_at"] is not None) == (None, True)
+    assert (lane["routed_at"], lane["endpoint_removed_at"] <= now) == (None, True)
+
+
+@pytest.mark.parametrize("paused", [("1", "2"), ("1",)])
+async def test_where_all_are_paused_so_is_one_more(storage: StorageHarness, paused: tuple[str, ...]) -> None:
+    await storage.configure("m")
+    await _add(storage)
+    for number in paused:
+        await storage.db.execute(
+            "UPDATE webhook.lane SET paused = true WHERE merchant_id = $1", f"m\x1f{number}"
+        )
+    await _add(storage)
+    assert (await _lane(storage, "m\x1f3"))["paused"] == (paused == ("1", "2"))
+
+
+async def test_how_number_1_fared_does_not_stay_behind(storage: StorageHarness) -> None:
+    db = storage.db
+    await storage.configure("m")
+    await _add(storage)
+    await db.execute(
+        "UPDATE webhook.lane SET last_success_at = now(), last_failure_at = now(), failing_since = now(), "
+        "failures_in_a_row = 7, reported_failing_since = now() WHERE merchant_id = E'm\\x1f1'"
+    )
+    await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f2'")
+    assert await db.fetchval(DIRECT)
+    fares = (
+        "last_success_at",
+        "last_failure_at",
+        "failing_since",
+        "failures_in_a_row",
+        "reported_failing_since",
+    )
+    now, left = [await _lane(storage, name) for name in ("m", "m\x1f1")]
+    assert [left[name] for name in fares] == [None, None, None, 0, None]
+    assert None not in [now[name] for name in fares]
 
 
 async def test_programs_that_know_one_are_served_once_nothing_is_owed_to_what_is_removed(

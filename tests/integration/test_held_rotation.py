@@ -63,7 +63,11 @@ async def test_a_merchant_is_held_once_no_retry_is_claimed_or_the_claim_has_ende
 async def test_a_resume_that_was_asked_for_before_comes_before(paused: StorageHarness) -> None:
     await paused.db.execute(RESUME)
     assert await paused.db.fetchval(STATE) == "not_paused"
-    await paused.db.execute("UPDATE webhook.control SET status = 'done'")
+    await paused.db.execute("UPDATE webhook.control SET args = '{\"endpoint\": 1}'")
+    assert await paused.db.fetchval(STATE) == "not_paused"
+    await paused.db.execute("UPDATE webhook.control SET args = '{\"endpoint\": 2}'")
+    assert await paused.db.fetchval(STATE) == "held", "it is another's"
+    await paused.db.execute("UPDATE webhook.control SET args = '{}', status = 'done'")
     assert await paused.db.fetchval(STATE) == "held"
 
 

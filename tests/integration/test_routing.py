@@ -41,6 +41,8 @@ FROM webhook.add_endpoint(
 REMOVE = "DELETE FROM webhook.endpoint WHERE merchant_id = $1"
 FILTER = "UPDATE webhook.endpoint SET types = $2 WHERE merchant_id = $1"
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m', $1, '{}') RETURNING seq"
+DUE = "UPDATE webhook.outbox SET due_at = clock_timestamp() WHERE merchant_id = $1"
+LOCK_LANE = "SELECT FROM webhook.lane WHERE merchant_id = $1 FOR NO KEY UPDATE"
 HOLD_ROW = "SELECT FROM webhook.outbox WHERE seq = $1 FOR UPDATE"
 
 
@@ -642,6 +644,28 @@ async def test_a_retry_that_is_in_flight_while_a_second_endpoint_is_added(
         assert await hand_on(storage, there, "m") == {seq: HandedOn.MOVED}
     assert (await merchant.copies(M1), await merchant.copies(M2), await merchant.waiting()) == ([seq], [], [])
     assert len(await storage.attempts(retry.event)) == 1
+    own = await own_lane(storage)
+    assert (own["failing_since"], own["last_failure_at"]) == (None, None), "it is no endpoint any more"
+
+
+async def test_a_retry_waits_while_the_lane_that_it_leaves_is_locked(
+    storage: StorageHarness, here: Daemon, routed: Merchant
+) -> None:
+    await routed.insert("charge.created")
+    await route(here, await take(here))
+    await storage.db.execute(DUE, M1)
+    [retry] = await due(storage, here, M1)
+    await storage.db.execute(REMOVE, M2)
+    assert await here.claims.become_direct("m")
+    operator = await storage.session()
+    async with operator.transaction():
+        await operator.execute(LOCK_LANE, M1)
+        fates = await here.claims.hand_on([retry.as_stray], await storage.now())
+        assert fates == {retry.event.seq: HandedOn.WAITS}
+        await operator.execute(LOCK_LANE, "m")
+    assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {
+        retry.event.seq: HandedOn.MOVED
+    }
 
 
 async def test_what_has_no_endpoint_anywhere_is_left_to_its_claimer(

@@ -1,6 +1,7 @@
 """Taking commands up: what each does, and what is rejected with which code."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,20 @@ async def test_a_suspended_merchants_retry_is_rejected(state: State, is_owed: bo
     assert "suspended since 2026-11-20T08:15:30.123Z" in harness.controls.handlings[command.id].message
     harness.controls.find(state, is_owed=True, is_in_flight=True)
     await harness.assert_done(harness.controls.insert("retry", event_id=EVENT_ID), {"in_flight": True})
+
+
+async def test_what_would_be_routed_first_is_of_no_endpoint(harness: ControllerHarness) -> None:
+    harness.controls.find(State.FAILED, is_owed=False)
+    harness.controls.deliveries = tuple(
+        replace(delivery, endpoint=None) for delivery in harness.controls.deliveries
+    )
+    harness.controls.suspended["m"] = NOW
+    harness.database.endpoints[SECOND] = harness.database.endpoints.pop("m")
+    of_first = harness.controls.insert("retry", event_id=EVENT_ID, args={"endpoint": 1})
+    await harness.assert_rejected(of_first, Code.NOT_FOUND)
+    made_due = ("reopen", 7), ("wake_lanes", {"m": None})
+    given = harness.controls.insert("retry", event_id=EVENT_ID)
+    await harness.assert_done(given, {"in_flight": False}, *made_due)
 
 
 @pytest.mark.parametrize("takes_together", [True, False])

@@ -27,7 +27,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State, sample_of
-from webhook_dispatcher.domain.lane import lane_named
+from webhook_dispatcher.domain.lane import lane_named, merchant_of, number_of
 from webhook_dispatcher.domain.mass_command import MadeDue, Matches
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
@@ -245,9 +245,8 @@ class FakeControls:
             handling.code = command.rejection.code if command.rejection else None
 
     async def require_endpoint(self, merchant_id: str, number: int | None = None) -> str:
-        lanes = lane_named(merchant_id, number), merchant_id if number in (None, 1) else ""
-        for lane in lanes:
-            if lane in self.database.endpoints:
+        for lane in sorted(self.database.endpoints):
+            if merchant_of(lane) == merchant_id and number in (None, number_of(lane) or 1):
                 return lane
         raise CommandRejected(Code.NOT_CONFIGURED, "no endpoint")
 

@@ -263,8 +263,9 @@ async def _retry_one(
         return True
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
-    number = delivery.endpoint or 1
-    if (since := await transaction.read_suspension(delivery.merchant_id, number)) is not None:
+    number = delivery.endpoint  # None: it is routed first
+    since = number and await transaction.read_suspension(delivery.merchant_id, number)
+    if since:
         raise CommandRejected(
             Code.WRONG_STATE,
             f"the merchant is suspended since {render_instant(since)}; resume it, or try it by test_event",

@@ -35,7 +35,10 @@ ahead AS MATERIALIZED (
                 lane.lease_until > now.at + $3::interval
                 OR lane.wait_until
                 > now.at + CASE WHEN lane.suspended_at IS NULL THEN $6::interval ELSE $5::interval END
-                OR greatest(lane.last_success_at, lane.last_failure_at, lane.failing_since, lane.suspended_at) > now.at
+                OR greatest(
+                    lane.last_success_at, lane.last_failure_at, lane.failing_since, lane.suspended_at,
+                    lane.reported_failing_since, lane.endpoint_removed_at
+                ) > now.at
             )
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
@@ -51,7 +54,11 @@ corrected AS (
         last_success_at = CASE WHEN lane.last_success_at > ahead.at THEN ahead.at ELSE lane.last_success_at END,
         last_failure_at = CASE WHEN lane.last_failure_at > ahead.at THEN ahead.at ELSE lane.last_failure_at END,
         failing_since = CASE WHEN lane.failing_since > ahead.at THEN ahead.at ELSE lane.failing_since END,
-        suspended_at = CASE WHEN lane.suspended_at > ahead.at THEN ahead.at ELSE lane.suspended_at END
+        suspended_at = CASE WHEN lane.suspended_at > ahead.at THEN ahead.at ELSE lane.suspended_at END,
+        reported_failing_since = CASE
+            WHEN lane.reported_failing_since > ahead.at THEN ahead.at ELSE lane.reported_failing_since
+        END,
+        endpoint_removed_at = CASE WHEN lane.endpoint_removed_at > ahead.at THEN ahead.at ELSE lane.endpoint_removed_at END
     FROM ahead
     WHERE lane.merchant_id = ANY(ARRAY[ahead.merchant_id])
     RETURNING lane.merchant_id

@@ -223,15 +223,20 @@ updated AS (
         -- Of a merchant that is suspended nothing is looked for.
         retry_at = CASE WHEN lane.suspended_at IS NULL THEN least(lane.retry_at, plan.due_at) ELSE lane.retry_at END,
         last_success_at = greatest(lane.last_success_at, plan.succeeded_at),
-        last_failure_at = greatest(lane.last_failure_at, plan.failed_at),
+        -- Where a merchant's events are routed nobody fails: what had been in flight is no endpoint's.
+        last_failure_at = CASE
+            WHEN num_nulls(lane.routed_at) = 1 THEN greatest(lane.last_failure_at, plan.failed_at)
+        END,
         -- A success ends what failed before it. Of failures on both sides of it the last one is known.
-        failing_since = coalesce(
-            CASE
-                WHEN (lane.failing_since > plan.succeeded_at) IS NOT FALSE THEN lane.failing_since
-                WHEN lane.last_failure_at > plan.succeeded_at THEN lane.last_failure_at
-            END,
-            plan.failing_since
-        ),
+        failing_since = CASE
+            WHEN num_nulls(lane.routed_at) = 1 THEN coalesce(
+                CASE
+                    WHEN (lane.failing_since > plan.succeeded_at) IS NOT FALSE THEN lane.failing_since
+                    WHEN lane.last_failure_at > plan.succeeded_at THEN lane.last_failure_at
+                END,
+                plan.failing_since
+            )
+        END,
         failures_in_a_row = plan.failures + CASE
             WHEN (lane.failing_since > plan.succeeded_at) IS NOT FALSE THEN lane.failures_in_a_row
             WHEN lane.last_failure_at > plan.succeeded_at THEN 1

@@ -68,7 +68,15 @@ SELECT
 FROM owed
 UNION ALL
 SELECT
-    latest.event_id, latest.copy_of, latest.seq, latest.merchant_id, coalesce(latest.endpoint, 1),
+    latest.event_id, latest.copy_of, latest.seq, latest.merchant_id,
+    CASE
+        -- Given up before it was sent or routed, it would be routed.
+        WHEN
+            num_nulls(latest.copy_of, latest.endpoint) < 2
+            OR latest.attempts > 0
+            OR (SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = latest.merchant_id) IS NULL
+            THEN coalesce(latest.endpoint, 1)
+    END,
     CASE
         WHEN num_nulls(latest.copy_of) = 1 THEN latest.merchant_id
         ELSE webhook.lane_of(latest.merchant_id, coalesce(latest.endpoint, 1::smallint))
@@ -81,7 +89,7 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT
             delivery_log.event_id, delivery_log.copy_of, delivery_log.seq, delivery_log.merchant_id, delivery_log.endpoint,
-            delivery_log.type, delivery_log.state, delivery_log.finished_at
+            delivery_log.type, delivery_log.state, delivery_log.attempts, delivery_log.finished_at
         FROM webhook.delivery_log
         WHERE delivery_log.event_id = gone.delivery_id AND num_nulls(delivery_log.state) = 0
         -- Each is looked up by its id, and not by going through all numbers.

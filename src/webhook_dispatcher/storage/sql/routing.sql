@@ -366,7 +366,12 @@ owed AS MATERIALIZED (
             END
         FOR UPDATE SKIP LOCKED
     ) AS mine
-    WHERE CASE WHEN target.to_lane IN (SELECT locked_lane.merchant_id FROM locked_lane) THEN true END
+    WHERE
+        CASE
+            WHEN target.to_lane IN (SELECT locked_lane.merchant_id FROM locked_lane)
+                -- Where it comes from is changed too: who waited for that lane would have others wait.
+                THEN target.lane IN (SELECT locked_lane.merchant_id FROM locked_lane)
+        END
 ),
 moved AS (
     UPDATE webhook.outbox
