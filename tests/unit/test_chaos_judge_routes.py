@@ -160,3 +160,11 @@ def test_deliveries_ids_are_known_as_the_database_derives_them(builder: Evidence
 def test_a_row_with_an_events_own_id_may_be_any_of_its_deliveries() -> None:
     delivery_ids = {"c": "d.2", "f": "e.2", "g": "d.3"}
     assert list(may_be(["d", "f"], delivery_ids)) == ["d", "d.2", "d.3", "e.2"]
+
+
+def test_what_was_sent_in_a_lost_stretch_may_have_been_for_a_lost_endpoint(builder: EvidenceBuilder) -> None:
+    builder.fault("failover", 7, 8, ["d1.1"], exposed=1, stops_all=True, forgets_from=5.2)
+    builder.request("d.4", 5.4)
+    assert (What.WRONG_MERCHANT, "d") not in found(builder)
+    builder.request("d.4", 9)
+    assert (What.WRONG_MERCHANT, "d") in found(builder)
