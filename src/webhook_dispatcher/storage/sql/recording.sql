@@ -388,8 +388,9 @@ corrected AS (
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
         -- Inside CASE: as a condition it would let the index of all that has failed be read.
         AND CASE
-            -- Sent all the same, by who held the lane before the filter.
-            WHEN num_nulls(delivery_log.state) = 1 THEN $11
+            -- Sent all the same, by who held the lane before the filter; or handed on meanwhile, and owed by its copy.
+            WHEN num_nulls(delivery_log.state) = 1
+                THEN $11 AND (SELECT true FROM webhook.outbox WHERE outbox.id = $2) IS NOT TRUE
             WHEN delivery_log.state = 'failed'
                 THEN $11 OR (delivery_log.failed_reason IN ('cancelled', 'skipped') AND delivery_log.attempts < $4)
         END
