@@ -159,7 +159,7 @@ def _make(event: Event, evidence: Evidence, commands: Commands, losses: Losses, 
         losses=losses,
         is_wanted=_is_wanted(event, evidence),
     )
-    recovered = commands.recovered(event.merchant_id, case.attempted)
+    recovered = commands.recovered(event, case.attempted)
     case.by_hand += recovered[Trigger.MANUAL]
     case.replayed = recovered[Trigger.REPLAY]
     if event.of not in (None, event.id) and case.reopened_from < float("inf"):

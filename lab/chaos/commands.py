@@ -91,7 +91,7 @@ class Commands:
         ]
         return _first_after(given_up, [*recovers, *self.retries(event)])
 
-    def recovered(self, merchant_id: str, attempted: Sequence[Attempted]) -> Counter[str]:
+    def recovered(self, event: Event, attempted: Sequence[Attempted]) -> Counter[str]:
         """Count, by trigger, the attempts of a delivery that recovers account for; replays come first."""
         firsts: dict[int, Attempted] = {}
         for row in sorted(attempted, key=lambda row: row.started_at):
@@ -99,9 +99,10 @@ class Commands:
                 firsts.setdefault(row.attempt, row)
         if not firsts:
             return Counter()
-        recovers = [one for one in self.recovers if concerns(one, merchant_id)]
+        recovers = [one for one in self.recovers if concerns(one, event.merchant_id)]
+        given_up = [*self.cancels(event), *self.skips_of(event.merchant_id)]
         reachable = {
-            number: [place for place, one in enumerate(recovers) if _asks_for(one, row, attempted)]
+            number: [place for place, one in enumerate(recovers) if _asks_for(one, row, attempted, given_up)]
             for number, row in firsts.items()
         }
         numbers = sorted(firsts, key=lambda number: firsts[number].trigger != Trigger.REPLAY)
@@ -132,8 +133,13 @@ def _was_under_way(command: Command, at: float | None) -> bool:
     return at is None or command.given_at <= at <= ends
 
 
-def _asks_for(recover: Command, row: Attempted, attempted: Sequence[Attempted]) -> bool:
-    """Tell whether a recover may be what an attempt was made for."""
+def _asks_for(
+    recover: Command, row: Attempted, attempted: Sequence[Attempted], given_up: Sequence[Command]
+) -> bool:
+    """Tell whether a recover may be what an attempt was made for.
+
+    What was given up in flight and then delivered has finished when it was given up.
+    """
     if row.started_at < recover.given_at - CLOCK_ERROR:
         return False
     if row.trigger == Trigger.MANUAL:
@@ -144,7 +150,10 @@ def _asks_for(recover: Command, row: Attempted, attempted: Sequence[Attempted]) 
         if other.started_at < row.started_at
         and (other.outcome == State.DELIVERED or other.trigger != Trigger.SCHEDULE)
     ]
+    spans = [(at, at) for at in delivered]
+    if delivered:
+        spans += [(one.given_at, inf if one.handled_at is None else one.handled_at) for one in given_up]
     latest = min(recover.until, recover.given_at) + CLOCK_ERROR
     return State.DELIVERED in recover.states and any(
-        recover.since - CLOCK_ERROR <= at <= latest for at in delivered
+        recover.since - CLOCK_ERROR <= end and begin <= latest for begin, end in spans
     )

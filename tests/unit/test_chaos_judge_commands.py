@@ -44,6 +44,18 @@ def test_a_recover_of_other_things_accounts_for_none(builder: EvidenceBuilder, a
     assert found(builder) == [(What.UNASKED, "a")]
 
 
+def test_what_was_cancelled_in_flight_and_delivered_finished_when_it_was_cancelled(
+    builder: EvidenceBuilder,
+) -> None:
+    builder.command("recover", 5, states=DELIVERED, since=3.0)
+    builder.attempt("a", 6, trigger="replay")
+    cancel = builder.command("cancel", 3.5, event_id="a")
+    assert found(builder) == []
+    builder.commands.remove(cancel)
+    builder.command("cancel", 1, event_id="a")
+    assert found(builder) == [(What.UNASKED, "a")]
+
+
 def test_what_a_recover_was_about_is_sent_again(builder: EvidenceBuilder) -> None:
     builder.finished["a"] = 0.1
     builder.command("recover", 50, states=DELIVERED, since=0.0)
