@@ -264,8 +264,8 @@ async def _retry_one(
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
     number = delivery.endpoint  # None: it is routed first
-    since = number and await transaction.read_suspension(delivery.merchant_id, number)
-    if since:
+    since = None if number is None else await transaction.read_suspension(delivery.merchant_id, number)
+    if since is not None:
         raise CommandRejected(
             Code.WRONG_STATE,
             f"the merchant is suspended since {render_instant(since)}; resume it, or try it by test_event",
