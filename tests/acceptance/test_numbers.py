@@ -31,7 +31,8 @@ async def test_nothing_is_sent_by_numbers_that_are_given_again_or_out_of_order(
     assert said in daemon.log_file.read_text()
     installation.daemons.remove(daemon)
 
-    migrated = installation.command("migrate", **installation.database.settings("postgres"))
+    owner = installation.database.dsn("postgres")
+    migrated = installation.command("migrate", DATABASE_URL=owner, DATABASE_POOLER="none")
     assert migrated.returncode == 0, migrated.stderr
     assert said in migrated.stdout + migrated.stderr
     assert installation.command("check").returncode != 3
