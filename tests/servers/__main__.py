@@ -29,7 +29,7 @@ PROGRAMS = {
 }
 WITH_JIT = "15"
 """The version that has JIT wherever it comes from: Debian builds it in."""
-OLDEST_AND_NEWEST = ("15", "18")
+OLDEST_AND_NEWEST = (min(PROGRAMS), max(PROGRAMS))
 ALL = ("tests/integration", "tests/acceptance")
 QUICK = (
     "tests/integration/test_plan*.py",
@@ -55,12 +55,8 @@ def main() -> None:
         "--quick", action="store_true", help="what depends on plans and settings, stock and jit"
     )
     options, further = parser.parse_known_args()
-    asked = options.settings or (("stock", "jit") if options.quick else SETTINGS)
-    rounds = [
-        (version, bin_dir, settings)
-        for version, bin_dir, settings in _rounds(options.only or list(PROGRAMS), asked)
-        if options.settings or settings != "awkward" or version in OLDEST_AND_NEWEST
-    ]
+    asked = options.settings or (("stock", "jit") if options.quick else ())
+    rounds = list(_rounds(options.only or list(PROGRAMS), asked))
     if not rounds:
         raise SystemExit("nothing to run: of these versions none is built with JIT")
     results = {
@@ -72,17 +68,19 @@ def main() -> None:
 
 
 def _rounds(versions: Sequence[str], asked: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
-    """Name what is run; JIT is tried where there is one."""
+    """Name what is run; JIT is tried where there is one, and all settings on some versions alone unless asked."""
     for version in versions:
         bin_dir = PROGRAMS[version]
         if not (bin_dir / "postgres").is_file():
             raise SystemExit(f"PostgreSQL {version} is missing: there is no {bin_dir / 'postgres'}")
-        if "jit" in asked and version == WITH_JIT and not has_jit(bin_dir):
+        if "jit" in (asked or SETTINGS) and version == WITH_JIT and not has_jit(bin_dir):
             raise SystemExit(
                 f"PostgreSQL {version} is here without JIT: there is no llvmjit.so beside {bin_dir}"
             )
-        for settings in asked:
-            if settings != "jit" or has_jit(bin_dir):
+        for settings in asked or SETTINGS:
+            if settings == "jit" and not has_jit(bin_dir):
+                continue
+            if asked or settings != "awkward" or version in OLDEST_AND_NEWEST:
                 yield version, bin_dir, settings
 
 
