@@ -648,18 +648,26 @@ async def test_a_retry_that_is_in_flight_while_a_second_endpoint_is_added(
     assert (own["failing_since"], own["last_failure_at"]) == (None, None), "it is no endpoint any more"
 
 
+@pytest.mark.parametrize("copy", ["is owed", "has ended"])
 async def test_a_late_2xx_of_what_was_handed_on_makes_no_second_delivery(
-    storage: StorageHarness, here: Daemon, merchant: Merchant
+    storage: StorageHarness, here: Daemon, merchant: Merchant, copy: str
 ) -> None:
     [seq] = await storage.insert_due("m", -1)
     [retry] = await due(storage, here, "m")
     await merchant.add()
     there = await storage.daemon("there")
     assert await hand_on(storage, there, "m") == {seq: HandedOn.MOVED}
+    owed, attempts = [seq], 1
+    if copy == "has ended":
+        owed, attempts = [], 2
+        await storage.db.execute(DUE, M1)
+        [again] = await due(storage, there, M1)
+        ended = answered(again.event, again.claim, await storage.now(), 200, is_retry=True)
+        assert (await there.records.write([ended], [], LEASE)).seqs == {again.event.seq}
     outcome = answered(retry.event, retry.claim, await storage.now(), 200, is_retry=True)
     assert await here.records.write_late(outcome)
-    assert (await merchant.copies(M1), await merchant.state(seq)) == ([seq], None)
-    assert len(await storage.attempts(retry.event)) == 1
+    assert (await merchant.copies(M1), await merchant.state(seq)) == (owed, None)
+    assert len(await storage.attempts(retry.event)) == attempts
 
 
 async def test_a_retry_waits_while_the_lane_that_it_leaves_is_locked(

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _rounds(versions: Sequence[str], asked: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
-    """Name what is run; JIT is tried where there is one, and all settings on some versions alone unless asked."""
+    """Name what is run; JIT is tried where there is one."""
     for version in versions:
         bin_dir = PROGRAMS[version]
         if not (bin_dir / "postgres").is_file():

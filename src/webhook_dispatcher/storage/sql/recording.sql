@@ -388,9 +388,16 @@ corrected AS (
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
         -- Inside CASE: as a condition it would let the index of all that has failed be read.
         AND CASE
-            -- Sent all the same, by who held the lane before the filter; or handed on meanwhile, and owed by its copy.
+            -- Sent all the same, by who held the lane before the filter; or handed on meanwhile, and its copy's affair.
             WHEN num_nulls(delivery_log.state) = 1
-                THEN $11 AND (SELECT true FROM webhook.outbox WHERE outbox.id = $2) IS NOT TRUE
+                THEN
+                    $11
+                    AND (SELECT true FROM webhook.outbox WHERE outbox.id = $2) IS NOT TRUE
+                    AND (
+                        SELECT true FROM webhook.delivery_log AS copy
+                        WHERE copy.event_id = $2 AND copy.seq <> $1 AND copy.finished_at > $6::timestamptz - interval '2 days'
+                        LIMIT 1
+                    ) IS NOT TRUE
             WHEN delivery_log.state = 'failed'
                 THEN $11 OR (delivery_log.failed_reason IN ('cancelled', 'skipped') AND delivery_log.attempts < $4)
         END
