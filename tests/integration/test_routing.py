@@ -12,6 +12,7 @@ from tests.integration.api_harness import api_pool, token_of
 from tests.integration.storage_harness import GATED, LAPSED, LEASE, Daemon, StorageHarness, answered, seqs
 from tests.integration.test_unreadable import insert_damaged_due
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.dispatch.control.skipping import Skipping, SkipProgress
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.sweep import Strays
@@ -24,10 +25,12 @@ from webhook_dispatcher.domain.claim import (
     RouteFate,
     Stray,
 )
+from webhook_dispatcher.domain.command import Skip
 from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused
 from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage.api.events import Events
+from webhook_dispatcher.storage.controls import PostgresCommandTransaction, PostgresControls
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 M1, M2, M3 = (lane_named("m", number) for number in (1, 2, 3))
@@ -688,6 +691,27 @@ async def test_a_retry_waits_while_the_lane_that_it_leaves_is_locked(
     assert await here.claims.hand_on([retry.as_stray], await storage.now()) == {
         retry.event.seq: HandedOn.MOVED
     }
+
+
+async def test_a_skip_finds_what_is_routed_between_its_look_and_its_locks(
+    storage: StorageHarness, here: Daemon, routed: Merchant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await routed.insert("charge.created", "charge.created")
+    held = await take(here)
+    lock_control = PostgresCommandTransaction.lock_control
+
+    async def after_routing(transaction: PostgresCommandTransaction) -> bool:
+        await route(here, held)
+        return await lock_control(transaction)
+
+    monkeypatch.setattr(PostgresCommandTransaction, "lock_control", after_routing)
+    work, progress = Skipping(Skip("m", await storage.now()), Metrics("test")), SkipProgress()
+    while progress.reached is not None:
+        async with PostgresControls(here.pool).transaction() as transaction:
+            chunk = await work.take(transaction, progress, 500)
+        assert chunk is not None
+        progress = chunk.progress
+    assert (progress.skipped, await routed.copies(M1), await routed.copies(M2)) == (4, [], [])
 
 
 async def test_what_has_no_endpoint_anywhere_is_left_to_its_claimer(

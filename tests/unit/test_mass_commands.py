@@ -175,7 +175,8 @@ async def test_a_skip_gives_up_chunk_by_chunk_and_counts_what_failed(harness: Co
     harness.controls.left_out = {2}
     command = await carry_out(harness, "skip", args=BEFORE)
     assert harness.controls.handlings[command.id].result == {"skipped": 2}
-    assert harness.controls.asked_looks == [("skippable", after, SKIP_SIZE) for after in (0, 2, 9)]
+    # What was owed no more when it was locked may be owed under another number: the look is taken once more.
+    assert harness.controls.asked_looks == [("skippable", after, SKIP_SIZE) for after in (0, 0, 9)]
     assert ("wake_lanes", {"m": None}) in harness.controls.done
     labels = {"state": "failed", "type": "charge.created", "reason": "skipped"}
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 2

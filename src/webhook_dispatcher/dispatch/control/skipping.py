@@ -91,6 +91,10 @@ class Skipping:
             skipped = await transaction.skip(found)
         for event_type, count in skipped.items():
             self._metrics.deliveries_by[State.FAILED, FailedReason.SKIPPED, event_type].inc(count)
+        count = sum(skipped.values())
+        if count < len(found.seqs):
+            # What was routed or handed on since the look is owed under other numbers, which it may have passed.
+            after = replace(after, reached=progress.reached)
         # Where one was in flight, one of the lane's slots for retries is free now.
         heads: dict[str, int | None] = dict.fromkeys(found.lanes)
-        return Chunk(replace(after, skipped=after.skipped + sum(skipped.values())), heads)
+        return Chunk(replace(after, skipped=after.skipped + count), heads)
