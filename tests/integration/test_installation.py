@@ -7,6 +7,7 @@ import pytest
 
 from tests.servers.database import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.storage import installation, schema
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
@@ -56,7 +57,7 @@ async def test_migrating_another_installations_database_is_refused_before_anythi
 
 async def test_an_admin_adopts_it_and_the_audit_says_who(database: Database, db: asyncpg.Connection) -> None:
     await db.execute("UPDATE webhook.state SET installation = 'prod-eu1', system_identifier = 7")
-    await db.executemany(INSERT, [("m1",), ("m1",), ("m2",)])
+    await db.executemany(INSERT, [("m1",), (lane_named("m1", 2),), ("m2",)])
     server = await db.fetchval("SELECT system_identifier FROM pg_control_system()")
     async with administration(database.dsn("webhook_admin")) as admin:
         assert await admin.read_installation() == Installation("prod-eu1", 7, server)

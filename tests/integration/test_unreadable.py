@@ -14,6 +14,7 @@ from webhook_dispatcher.domain.claim import DueRow
 from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, Queue, RetryFailed, Skip
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
+from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -204,11 +205,12 @@ async def test_the_documented_statements_restore_a_row_or_move_it_out_of_the_way
 
 
 async def test_what_was_delivered_stays_so_when_it_is_quarantined(storage: StorageHarness) -> None:
-    seq = await insert_damaged_due(storage, "m", on_failure="delivered")
+    seq = await insert_damaged_due(storage, lane_named("m", 2), on_failure="delivered")
     await (await storage.session()).execute(documented("quarantine", seq))
     logged = await storage.logged(seq)
     assert logged is not None
     assert (logged["state"], logged["failed_reason"]) == ("delivered", None)
+    assert (logged["merchant_id"], logged["endpoint"]) == ("m", 2)
 
 
 async def test_a_quarantined_event_is_not_sent_by_hand_and_a_mass_retry_passes_it_over(

@@ -41,7 +41,7 @@ WHERE state.is_only;
 SELECT
     count(*) FILTER (WHERE due_at IS NULL) AS pending,
     count(*) FILTER (WHERE due_at IS NOT NULL) AS pending_retry,
-    count(DISTINCT merchant_id) AS merchants,
+    count(DISTINCT webhook.merchant_of(merchant_id)) AS merchants,
     min(created_at) AS oldest
 FROM webhook.owed
 WHERE on_failure IS DISTINCT FROM 'delivered';

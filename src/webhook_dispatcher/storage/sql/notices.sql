@@ -80,20 +80,27 @@ taken AS (
         unreported_failure.finished_at, unreported_failure.seq, unreported_failure.event_id,
         unreported_failure.merchant_id, unreported_failure.reason
 ),
+-- Of an event whose copies failed the id is told once.
+told AS (
+    SELECT
+        taken.*,
+        row_number() OVER (PARTITION BY taken.merchant_id, taken.event_id ORDER BY taken.finished_at, taken.seq) = 1 AS is_first
+    FROM taken
+),
 counted AS (
     SELECT
-        taken.merchant_id,
+        told.merchant_id,
         count(*) AS failures,
-        min(taken.finished_at) AS since,
-        max(taken.finished_at) AS until,
+        min(told.finished_at) AS since,
+        max(told.finished_at) AS until,
         json_strip_nulls(json_build_object(
-            'exhausted', nullif(count(*) FILTER (WHERE taken.reason = 'exhausted'), 0),
-            'not_configured', nullif(count(*) FILTER (WHERE taken.reason = 'not_configured'), 0),
-            'unsendable', nullif(count(*) FILTER (WHERE taken.reason = 'unsendable'), 0)
+            'exhausted', nullif(count(*) FILTER (WHERE told.reason = 'exhausted'), 0),
+            'not_configured', nullif(count(*) FILTER (WHERE told.reason = 'not_configured'), 0),
+            'unsendable', nullif(count(*) FILTER (WHERE told.reason = 'unsendable'), 0)
         )) AS reasons,
-        (array_agg(taken.event_id ORDER BY taken.finished_at, taken.seq))[:10] AS event_ids
-    FROM taken
-    GROUP BY taken.merchant_id
+        (array_agg(told.event_id ORDER BY told.finished_at, told.seq) FILTER (WHERE told.is_first))[:10] AS event_ids
+    FROM told
+    GROUP BY told.merchant_id
 ),
 written AS (
     INSERT INTO webhook.outbox (merchant_id, type, object)
