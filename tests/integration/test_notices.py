@@ -44,8 +44,9 @@ FROM generate_series(1, $1) AS n
 """
 OWE_NOTICES = """
 INSERT INTO webhook.outbox (merchant_id, type, object, due_at)
-SELECT '$platform', 'delivery.failed', '{}', CASE WHEN n % 3 = 0 THEN clock_timestamp() END
-FROM generate_series(1, $1) AS n
+SELECT merchant_id, 'delivery.failed', '{}', CASE WHEN n % 3 = 0 THEN clock_timestamp() END
+FROM webhook.endpoint CROSS JOIN generate_series(1, $1) AS n
+WHERE webhook.merchant_of(merchant_id) = '$platform'
 """
 
 
@@ -168,7 +169,7 @@ async def test_while_one_reports_nobody_else_does_or_waits(storage: StorageHarne
     assert (await report(there)).written["delivery.failed"] == 1
 
 
-async def test_nothing_is_written_while_the_platform_is_owed_a_thousand(
+async def test_nothing_is_written_while_each_endpoint_of_the_platform_is_owed_a_thousand(
     storage: StorageHarness, here: Daemon
 ) -> None:
     await give_up(storage, here, "m", HOUR)

@@ -3,33 +3,39 @@
 -- be told now is kept, and told later, more of it together.
 
 -- name: may_report
--- Become the one who reports until this transaction ends: true if the platform has an endpoint, is owed few
+-- Become the one who reports until this transaction ends: true if the platform has an endpoint that is owed few
 -- enough notices, and nobody else is at it. The row of its first endpoint is the lock: roles that only read cannot take it.
 -- $1 max_owed bigint
 -- row: may_report boolean
 -- order: one row
 SELECT
     CASE
-        WHEN NOT EXISTS (
-            SELECT FROM webhook.endpoint WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform '
-        ) THEN false
         WHEN (
-            SELECT count(*)
-            FROM (
+            SELECT bool_and(owed.pending + owed.waiting >= $1)
+            FROM webhook.endpoint
+            CROSS JOIN LATERAL (
                 SELECT
-                FROM webhook.outbox
-                WHERE outbox.merchant_id >= '$platform' AND outbox.merchant_id < '$platform ' AND outbox.due_at IS NULL
-                LIMIT $1
-            ) AS pending
-        ) + (
-            SELECT count(*)
-            FROM (
-                SELECT
-                FROM webhook.outbox
-                WHERE outbox.merchant_id >= '$platform' AND outbox.merchant_id < '$platform ' AND outbox.due_at IS NOT NULL
-                LIMIT $1
-            ) AS waiting
-        ) >= $1 THEN false
+                    (
+                        SELECT count(*)
+                        FROM (
+                            SELECT
+                            FROM webhook.outbox
+                            WHERE outbox.merchant_id = ANY(ARRAY['$platform', endpoint.merchant_id]) AND outbox.due_at IS NULL
+                            LIMIT $1
+                        ) AS first
+                    ) AS pending,
+                    (
+                        SELECT count(*)
+                        FROM (
+                            SELECT
+                            FROM webhook.outbox
+                            WHERE outbox.merchant_id = ANY(ARRAY['$platform', endpoint.merchant_id]) AND outbox.due_at IS NOT NULL
+                            LIMIT $1
+                        ) AS first
+                    ) AS waiting
+            ) AS owed
+            WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform '
+        ) IS NOT FALSE THEN false
         ELSE EXISTS (
             SELECT
             FROM webhook.endpoint
