@@ -31,7 +31,7 @@ CREATE TABLE webhook.state (
     signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
     CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (27, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (28, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -455,17 +455,30 @@ CREATE FUNCTION webhook.recall_lane() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     is_other boolean := TG_OP <> 'UPDATE' OR NEW.url <> OLD.url;
+    merchant text := webhook.merchant_of(coalesce(NEW.merchant_id, OLD.merchant_id));
     has_several boolean;
+    -- Where all others are paused, one that is added is too: nothing is sent to a merchant that is paused.
+    is_paused boolean := false;
 BEGIN
     -- Who routes goes by who there is and what they want; the lane is locked until this is so.
     IF TG_OP <> 'UPDATE' OR NEW.types IS DISTINCT FROM OLD.types THEN
         UPDATE webhook.lane SET recalled = lane.recalled OR lane.lease_until > '-infinity'
-        WHERE
-            lane.merchant_id = webhook.merchant_of(coalesce(NEW.merchant_id, OLD.merchant_id)) AND lane.routed_at IS NOT NULL;
+        WHERE lane.merchant_id = merchant AND lane.routed_at IS NOT NULL;
     END IF;
-    INSERT INTO webhook.lane AS lane (merchant_id, endpoint_removed_at)
+    IF TG_OP = 'INSERT' AND NEW.merchant_id <> merchant THEN
+        is_paused := coalesce((
+            SELECT bool_and(lane.paused)
+            FROM webhook.endpoint
+            JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
+            WHERE
+                endpoint.merchant_id > merchant AND endpoint.merchant_id < merchant || ' '
+                AND endpoint.merchant_id <> NEW.merchant_id
+        ), false);
+    END IF;
+    INSERT INTO webhook.lane AS lane (merchant_id, paused, endpoint_removed_at)
     VALUES (
         coalesce(NEW.merchant_id, OLD.merchant_id),
+        is_paused,
         CASE TG_OP WHEN 'DELETE' THEN clock_timestamp() END
     )
     ON CONFLICT (merchant_id) DO UPDATE SET
@@ -475,7 +488,7 @@ BEGIN
             WHEN lane.suspended_at IS NULL OR is_other OR NEW.secret_created_at <> OLD.secret_created_at THEN '-infinity'
             ELSE lane.wait_until
         END,
-        paused = lane.paused AND TG_OP <> 'DELETE',
+        paused = (lane.paused OR is_paused) AND TG_OP <> 'DELETE',
         endpoint_removed_at = excluded.endpoint_removed_at,
         last_success_at = CASE WHEN is_other THEN NULL ELSE lane.last_success_at END,
         last_failure_at = CASE WHEN is_other THEN NULL ELSE lane.last_failure_at END,
@@ -1401,13 +1414,6 @@ BEGIN
         SELECT greatest(2, 1 + max(webhook.endpoint_of(lane.merchant_id))) INTO add_endpoint.number
         FROM webhook.lane
         WHERE lane.merchant_id > merchant AND lane.merchant_id < merchant || ' ';
-        -- Where all that there are is paused, this is too: nothing is sent to a merchant that is paused.
-        own.paused := (
-            SELECT bool_and(lane.paused)
-            FROM webhook.endpoint
-            JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
-            WHERE endpoint.merchant_id > merchant AND endpoint.merchant_id < merchant || ' '
-        );
     ELSE
         add_endpoint.number := 1;
     END IF;
@@ -1420,9 +1426,6 @@ BEGIN
     ON CONFLICT DO NOTHING
     RETURNING endpoint.id INTO add_endpoint.id;
     result := CASE WHEN FOUND THEN 'created' ELSE 'sending' END;
-    IF own.paused THEN
-        UPDATE webhook.lane SET paused = true WHERE lane.merchant_id = webhook.lane_named(merchant, add_endpoint.number);
-    END IF;
 END
 $$;
 

@@ -128,7 +128,9 @@ async def test_nobody_left_is_not_configured(storage: StorageHarness) -> None:
 
 
 @pytest.mark.parametrize("paused", [("1", "2"), ("1",)])
-async def test_where_all_are_paused_so_is_one_more(storage: StorageHarness, paused: tuple[str, ...]) -> None:
+async def test_where_all_are_paused_so_is_one_more_and_number_1_that_is_set_anew(
+    storage: StorageHarness, paused: tuple[str, ...]
+) -> None:
     await storage.configure("m")
     await _add(storage)
     for number in paused:
@@ -136,7 +138,11 @@ async def test_where_all_are_paused_so_is_one_more(storage: StorageHarness, paus
             "UPDATE webhook.lane SET paused = true WHERE merchant_id = $1", f"m\x1f{number}"
         )
     await _add(storage)
-    assert (await _lane(storage, "m\x1f3"))["paused"] == (paused == ("1", "2"))
+    await storage.db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm\\x1f1'")
+    assert not (await _lane(storage, "m\x1f1"))["paused"]
+    await storage.configure("m")
+    are_all = paused == ("1", "2")
+    assert [(await _lane(storage, f"m\x1f{number}"))["paused"] for number in (1, 2, 3)] == [are_all] * 3
 
 
 async def test_how_number_1_fared_does_not_stay_behind(storage: StorageHarness) -> None:
