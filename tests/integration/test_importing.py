@@ -19,6 +19,8 @@ from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import Administration, administration
 
 HELD = "whsec_held-by-the-merchant-already"
+CONFIGURE = "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, 'u', '', 'k1')"
+ADD = "SELECT result FROM webhook.add_endpoint($1, 'u', '', 'k1', NULL, NULL, NULL)"
 
 
 class Unaware(Administration):
@@ -70,19 +72,26 @@ def test_hundreds_are_configured_together_or_not_at_all(
     assert asyncio.run(stored(database)) == before
 
 
-async def test_filters_come_last_so_that_nobody_waits_with_an_endpoint_for_what_an_import_holds(
+async def test_what_locks_the_state_comes_last_so_that_nobody_waits_for_it_with_an_endpoint(
     database: Database, tmp_path: Path
 ) -> None:
     settings = {**database.settings("webhook_admin"), "SECRET_KEYS": make_key("k1")}
     file = tmp_path / "merchants.csv"
-    rows = [f"{merchant},https://{merchant}.example.com/,charge.failed" for merchant in ("m1", "m2")]
+    rows = [f"{merchant},https://{merchant}.example.com/,charge.failed" for merchant in ("m0", "m1", "m2")]
     file.write_text("\n".join(["merchant_id,url,types", *rows]))
     db, watch = await database.connect(), await database.connect()
-    importing = ["webhook_dispatcher", "endpoint", "import", str(file)]
+    importing = ["webhook_dispatcher", "endpoint", "import", str(file), "--replace"]
+    # Two have several endpoints, the first of them no number 1 any more.
+    some = tmp_path / "some.csv"
+    some.write_text("\n".join(["merchant_id,url,types", *rows[:2]]))
+    configuring = [*importing[:-2], str(some)]
+    done = await asyncio.to_thread(forked.run, configuring, environment(settings), tmp_path)
+    assert done.returncode == 0, done
+    for merchant in ("m0", "m1"):
+        assert await db.fetchval(ADD, merchant) == "created"
+    await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm0\\x1f1'")
     async with db.transaction():
-        await db.execute(
-            "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m2', 'u', '', 'k1')"
-        )
+        await db.execute(CONFIGURE, "m2")
         imported = asyncio.create_task(
             asyncio.to_thread(forked.run, importing, environment(settings), tmp_path)
         )
@@ -94,7 +103,11 @@ async def test_filters_come_last_so_that_nobody_waits_with_an_endpoint_for_what_
         await db.execute("SELECT FROM webhook.state FOR NO KEY UPDATE NOWAIT")
         await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = 'm2'")
     assert (await imported).returncode == 0
-    filters = await db.fetch("SELECT merchant_id, types FROM webhook.endpoint ORDER BY merchant_id")
-    assert [tuple(row) for row in filters] == [("m1", ["charge.failed"]), ("m2", ["charge.failed"])]
+    filters = await db.fetch(
+        "SELECT merchant_id, types FROM webhook.endpoints WHERE number = 1 ORDER BY merchant_id"
+    )
+    assert [tuple(row) for row in filters] == [
+        (merchant, ["charge.failed"]) for merchant in ("m0", "m1", "m2")
+    ]
     for connection in (db, watch):
         await connection.close()
