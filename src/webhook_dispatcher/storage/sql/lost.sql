@@ -30,6 +30,17 @@ noted AS (
                 AND CASE WHEN delivery_log.merchant_id = sent.merchant_id THEN true END
             LIMIT 1
         ) IS NULL
+        -- Of an endpoint that is far behind: the event, and what the others got of it, may have been dropped from the log.
+        AND (SELECT outbox.copy_of FROM webhook.outbox WHERE outbox.seq = sent.seq LIMIT 1) IS DISTINCT FROM sent.event_id
+        AND (
+            SELECT delivery_log.copy_of
+            FROM webhook.delivery_log
+            WHERE
+                delivery_log.merchant_id = sent.merchant_id
+                AND delivery_log.seq = sent.seq
+                AND CASE WHEN delivery_log.copy_of = sent.event_id THEN true END
+            LIMIT 1
+        ) IS NULL
     ON CONFLICT DO NOTHING
     RETURNING lost_event.event_id
 )
