@@ -481,6 +481,7 @@ QUESTIONS: Mapping[str, Question] = {
     # administration
     "name_person": Question(("'cli:ana'",)),
     "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
+    "lock_endpoints": Question((MERCHANT,)),
     "update_endpoint_url": Question((MERCHANT, "1", "'https://example.com/'")),
     "rotate_secret": Question((MERCHANT, "1", "'\\x00'", "'k1'", "NULL")),
     "lock_held": Question((MERCHANT, "1"), 3),

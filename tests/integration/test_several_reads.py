@@ -47,6 +47,8 @@ SELECT gen_random_uuid(), lane.merchant_id, 1, 'schedule', clock_timestamp(), 5,
 FROM lane
 CROSS JOIN generate_series(1, 9)
 """
+ADD = "SELECT result FROM webhook.add_endpoint('m', 'https://example.com/2', '\\x00', 'k1', NULL, NULL, NULL)"
+FIRST = "SELECT types, secret FROM webhook.endpoint WHERE merchant_id = webhook.lane_of('m', 1::smallint)"
 KEY = base64.b64encode(b"k" * 32).decode()
 READS = (
     ("endpoint", "list"),
@@ -233,3 +235,21 @@ async def test_no_document_holds_the_name_of_a_lane(storage: StorageHarness, run
         told = await run(*command, "--json", code=None)
         assert "\\u001f" not in told, command
         assert len(told) > 100, command
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("endpoint", "set", "m", "--types", "charge.failed"), ("endpoint", "rotate-secret", "m", "--yes")],
+)
+async def test_what_is_changed_while_a_second_endpoint_is_added_is_changed(
+    storage: StorageHarness, run: Run, given: tuple[str, ...]
+) -> None:
+    await run("endpoint", "set", "m", "https://merchant.example.com/1")
+    before = await storage.db.fetchrow(FIRST)
+    adding = await storage.session(user="postgres")
+    async with adding.transaction():
+        assert await adding.fetchval(ADD) == "created"
+        changing = asyncio.create_task(run(*given))
+        await storage.until_waiting("webhook-dispatcher cli", changing)
+    await changing
+    assert await storage.db.fetchrow(FIRST) != before

@@ -273,7 +273,7 @@ class Administration:
 
     async def update_endpoint_url(self, merchant_id: str, url: str, number: int = 1) -> bool:
         """Change an endpoint's URL; False when there is no such endpoint."""
-        async with self._change_of_endpoints():
+        async with self._change_of_endpoints(merchant_id):
             return bool(await self._rows("update_endpoint_url", merchant_id, number, url))
 
     async def set_types(self, merchant_id: str, types: Sequence[str] | None, number: int = 1) -> bool:
@@ -281,7 +281,8 @@ class Administration:
 
         UserError: a dispatcher works that knows no filters.
         """
-        return await self.set_types_of({merchant_id: types}, number) == 1
+        async with self._change_of_endpoints(merchant_id):
+            return await self.set_types_of({merchant_id: types}, number) == 1
 
     async def set_types_of(self, wanted: Mapping[str, Sequence[str] | None], number: int = 1) -> int:
         """Do so for several merchants; return how many had another filter. UserError: as for one."""
@@ -295,7 +296,7 @@ class Administration:
         None: one, in the order of the merchant. False when there is no such endpoint, or it has that order.
         UserError: a dispatcher works that knows no such order.
         """
-        async with self._change_of_endpoints():
+        async with self._change_of_endpoints(merchant_id):
             return bool(await self._set("set_order", merchant_id, number, at_once))
 
     async def _set(self, statement: str, *values: object) -> Sequence[Any]:
@@ -320,7 +321,7 @@ class Administration:
         hold: only while nothing is sent to it, else NotHeld. ConfigurationError: as for insert_endpoint. The
         secret before it stays then.
         """
-        async with self._change_of_endpoints():
+        async with self._change_of_endpoints(merchant_id):
             if hold:
                 raise_unless_held((await self._rows("lock_held", merchant_id, number))[0]["state"])
             values = number, secret.sealed, secret.key_id, overlap
@@ -331,7 +332,7 @@ class Administration:
 
     async def delete_endpoint(self, merchant_id: str, number: int = 1) -> bool:
         """Remove an endpoint; False when there is none."""
-        async with self._change_of_endpoints():
+        async with self._change_of_endpoints(merchant_id):
             return bool(await self._rows("delete_endpoint", merchant_id, number))
 
     async def count_owed(self, merchant_id: str, number: int, most: int) -> int:
@@ -576,10 +577,13 @@ class Administration:
         return await api_keys.revoke(self.connection, client_id, self.person or "")
 
     @asynccontextmanager
-    async def _change_of_endpoints(self) -> AsyncIterator[None]:
+    async def _change_of_endpoints(self, merchant_id: str | None = None) -> AsyncIterator[None]:
+        """Change, as the person who asks, what may be configured; or what is, of this merchant."""
         with translated():
             async with self.connection.transaction():
                 await self._rows("name_person", self.person or "")
+                if merchant_id is not None:
+                    await self._rows("lock_endpoints", merchant_id)
                 yield
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:

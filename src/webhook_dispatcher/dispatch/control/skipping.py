@@ -93,7 +93,7 @@ class Skipping:
             self._metrics.deliveries_by[State.FAILED, FailedReason.SKIPPED, event_type].inc(count)
         count = sum(skipped.values())
         if count < len(found.seqs):
-            # What was routed or handed on since the look is owed under other numbers, which it may have passed.
+            # What was routed or handed on since is owed under other numbers, which the look may have passed.
             after = replace(after, reached=progress.reached)
         # Where one was in flight, one of the lane's slots for retries is free now.
         heads: dict[str, int | None] = dict.fromkeys(found.lanes)

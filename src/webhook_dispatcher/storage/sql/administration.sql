@@ -20,6 +20,17 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT (merchant_id) DO NOTHING
 RETURNING merchant_id;
 
+-- name: lock_endpoints
+-- Lock a merchant's endpoints until this transaction ends: what is asked next sees where the first one was moved meanwhile.
+-- $1 merchant_id text
+-- row: merchant_id text; ordered by merchant_id
+-- none: the merchant has no endpoint
+SELECT endpoint.merchant_id
+FROM webhook.endpoint
+WHERE endpoint.merchant_id >= $1 AND endpoint.merchant_id < $1 || ' '
+ORDER BY endpoint.merchant_id
+FOR NO KEY UPDATE;
+
 -- name: update_endpoint_url
 -- Change the URL of a configured endpoint; its secret stays.
 -- $1 merchant_id text
