@@ -437,11 +437,12 @@ QUESTIONS: Mapping[str, Question] = {
     # recovering
     "read_stop": Question(("1",)),
     "find_waiting": Question(
-        ("NULL", "0", "'infinity'", "NULL", "NULL", NOW, "7", str(ASKED), str(ASKED)), 2 * ASKED
+        ("NULL", "0", "'infinity'", "NULL", "NULL", NOW, "7", "1", str(ASKED), str(ASKED)), 2 * ASKED
     ),
     "run_waiting_now": Question((SEQS,), ASKED),
     "find_finished": Question(
-        (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", NOW, str(ASKED), str(ASKED)),
+        (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", NOW, "1")
+        + (str(ASKED), str(ASKED)),
         2 * ASKED,
     ),
     "reopen_finished": Question((*IN_LOG,), ASKED),
@@ -453,6 +454,7 @@ QUESTIONS: Mapping[str, Question] = {
             "'infinity'",
             "ARRAY['charge.succeeded']",
             "'ch_0123456789'",
+            "NULL",
             str(ASKED),
             str(ASKED),
         ),

@@ -1,6 +1,7 @@
 """Copies of an event, one for each endpoint: what they become, and where they are owed again."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -18,10 +19,11 @@ from tests.integration.storage_harness import (
 from webhook_dispatcher.dispatch.control import mass_cancel
 from webhook_dispatcher.domain.claim import DueRow
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
-from webhook_dispatcher.domain.event import PLATFORM
+from webhook_dispatcher.domain.event import PLATFORM, State
 from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.record import Record, Sent
 from webhook_dispatcher.storage import lost
+from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
 
 FIRST, SECOND = lane_named("m", 1), lane_named("m", 2)
@@ -243,6 +245,48 @@ async def test_what_waits_for_a_retry_is_recovered_wherever_its_endpoint_was(
     wanted = Recover("m", LONG_AGO, await storage.now(), 10, retries=7)
     async with PostgresControls(here.pool).transaction() as transaction:
         assert list((await transaction.find_waiting(wanted, 0, 10)).seqs) == waiting
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_command_for_many_is_for_one_endpoint_alone_where_it_is_named(
+    storage: StorageHarness, here: Daemon, number: int
+) -> None:
+    await route(storage)
+    retries = [await storage.db.fetchval(WAIT, lane) for lane in ("m", FIRST, SECOND)]
+    own = retries[:2] if number == 1 else retries[2:]
+    [unrouted] = await storage.insert("m")
+    now = await storage.now()
+    wanted = Recover("m", LONG_AGO, now, 10, retries=7, endpoint=number)
+    skip = Skip("m", now, endpoint=number)
+    async with (
+        administration(storage.database.dsn("webhook_admin")) as admin,
+        PostgresControls(here.pool).transaction() as transaction,
+    ):
+        assert list((await transaction.find_waiting(wanted, 0, 10)).seqs) == own
+        of_retries = replace(wanted, states=(str(State.PENDING_RETRY),))
+        assert (await admin.preview_recovery(of_retries)).total == len(own)
+        assert (await admin.preview_skip(skip)).total == 1 + len(own)
+        found = await transaction.find_skippable(skip, 0, 10)
+        assert found.seqs[1:] == own
+        await transaction.skip(found)
+    left = {row["seq"] for row in await storage.db.fetch("SELECT seq FROM webhook.outbox")}
+    assert unrouted in left
+    assert left.isdisjoint(found.seqs)
+    await storage.db.execute(
+        "UPDATE webhook.delivery_log SET failed_reason = 'exhausted' WHERE state = 'failed'"
+    )
+    async with (
+        administration(storage.database.dsn("webhook_admin")) as admin,
+        PostgresControls(here.pool).transaction() as transaction,
+    ):
+        for each in (1, 2):
+            later = replace(wanted, until=await storage.now(), endpoint=each)
+            expected = len(found.seqs) if each == number else 0
+            assert len((await transaction.find_finished(later, 0, 10)).seqs) == expected
+            preview = await admin.preview_recovery(replace(later, states=(str(State.FAILED),)))
+            assert (preview.total, preview.given_up_later) == (expected, 0)
+            preview = await admin.preview_recovery(replace(later, until=now))
+            assert preview.given_up_later == expected
 
 
 async def test_an_event_that_was_routed_is_not_lost(storage: StorageHarness, here: Daemon) -> None:

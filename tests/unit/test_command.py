@@ -84,9 +84,9 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("recover", Recover("m", SINCE_AT, UNTIL_AT, MAX_RETRIED, created_at=NOW)),
+        ("recover", Recover("m", SINCE_AT, UNTIL_AT, MAX_RETRIED, created_at=NOW, endpoint=2)),
         ("recover", Recover(None, LONG_AGO, UNTIL_AT, 3, ("failed",), OF_TYPE, "ch_1", ("failing",), NOW)),
-        ("skip", Skip("m", UNTIL_AT)),
+        ("skip", Skip("m", UNTIL_AT, endpoint=2)),
         ("skip", Skip(None, UNTIL_AT, SINCE_AT, OF_TYPE, "ch_1")),
     ],
 )
@@ -137,9 +137,9 @@ def test_a_mass_command_is_read_as_it_is_written(name: str, command: Recover | S
         *((make("pause", "m", endpoint=number), "args.endpoint is a whole number from 1 to 999")
           for number in (0, 1000, True, "2", [1])),
         *((make(name, endpoint=2), "args.endpoint needs merchant_id") for name in ("pause", "resume")),
-        (make("retry_failed", since=SINCE, endpoint=2), "args.endpoint needs merchant_id"),
-        *((make(name, "m", endpoint=2, before=SINCE), f"{name} takes no args.endpoint")
-          for name in ("recover", "skip")),
+        *((make(name, since=SINCE, endpoint=2), "args.endpoint needs merchant_id")
+          for name in ("retry_failed", "recover")),
+        (make("skip", all=True, before=SINCE, endpoint=2), "args.endpoint needs merchant_id"),
         (make("pause", "m\x1f2"), "merchant_id holds a control character"),
     ],
 )  # fmt: skip

@@ -142,12 +142,13 @@ async def _tell_waiting(database: Administration, request: ControlRequest) -> st
     """Say how many wait for a retry, where none had failed: only `recover` attempts those."""
     until = request.args.get("until")
     end = datetime.fromisoformat(until) if until else await database.database_time()
-    waiting = Recover(request.merchant_id, LONG_AGO, end, MAX_RETRIED, (str(State.PENDING_RETRY),))
+    states, endpoint = (str(State.PENDING_RETRY),), request.args.get("endpoint")
+    waiting = Recover(request.merchant_id, LONG_AGO, end, MAX_RETRIED, states, endpoint=endpoint)
     preview = await database.preview_recovery(waiting)
-    more = "+" if preview.has_more else ""
+    more, which = "+" if preview.has_more else "", "" if endpoint is None else f"--endpoint {endpoint} "
     return (
         f"none had failed for good; {preview.total:,}{more} wait for their next attempt: "
-        "`recover --state pending_retry` attempts those now"
+        f"`recover {which}--state pending_retry` attempts those now"
     )
 
 

@@ -20,12 +20,14 @@ from webhook_dispatcher.cli.control import (
 )
 from webhook_dispatcher.cli.options import (
     AsJson,
+    ChosenEndpoint,
     Moment,
     RequestedBy,
     ShardName,
     Until,
     check_known,
     check_types,
+    check_whose,
     one_of,
     parse_moment,
     resolved,
@@ -124,6 +126,7 @@ def ask_recover(
     until: Until = None,
     event_types: Types = None,
     charge: Charge = None,
+    endpoint: ChosenEndpoint = None,
     states: States = None,
     with_last_attempts: WithLastAttempts = False,
     with_failing: WithFailing = False,
@@ -138,6 +141,7 @@ def ask_recover(
 ) -> None:
     """Ask for `recover`."""
     check_one_or_all(merchant, everything)
+    check_whose(merchant, endpoint)
     session = session_of(context, shard)
     chosen = tuple(states or map(str, SENT_AGAIN))
     included = {LeaveOut.LAST_ATTEMPTS: with_last_attempts, LeaveOut.FAILING: with_failing}
@@ -151,7 +155,7 @@ def ask_recover(
         end = _given(await resolved(until, database) or await database.database_time())
         types = tuple(event_types or ()) or None
         scope = merchant, start, end, limit or 0, chosen, types, charge
-        wanted = Recover(*scope, leave_out=leave_out, retries=retries)
+        wanted = Recover(*scope, leave_out=leave_out, retries=retries, endpoint=endpoint)
         return await database.preview_recovery(wanted), wanted
 
     preview, wanted = session.work(look)
@@ -175,6 +179,7 @@ def ask_skip(
     since: CreatedSince = None,
     event_types: Types = None,
     charge: Charge = None,
+    endpoint: ChosenEndpoint = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     wait: Wait = True,
@@ -185,6 +190,7 @@ def ask_skip(
 ) -> None:
     """Ask for `skip`."""
     check_one_or_all(merchant, everything)
+    check_whose(merchant, endpoint)
     session = session_of(context, shard)
 
     async def look(database: Administration) -> tuple[Preview, Skip]:
@@ -192,7 +198,7 @@ def ask_skip(
         await check_types(event_types or (), database)
         start = _given(await resolved(since, database) or LONG_AGO)
         end = _given(await before.resolve(database))
-        wanted = Skip(merchant, end, start, tuple(event_types or ()) or None, charge)
+        wanted = Skip(merchant, end, start, tuple(event_types or ()) or None, charge, endpoint)
         return await database.preview_skip(wanted), wanted
 
     preview, wanted = session.work(look)

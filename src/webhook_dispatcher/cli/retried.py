@@ -43,7 +43,8 @@ async def look_before(database: Administration, event: UUID, endpoint: int | Non
     if pause.everything_is_paused:
         return Before((delivery,), attempts, "everything is paused: the attempt waits for `resume --all`")
     if pause.merchant_is_paused:
-        name = shown(pause.merchant_id)
+        number = next((each.endpoint for each in found if each.event_id == delivery), None)
+        name = shown(pause.merchant_id) + ("" if number is None else f" --endpoint {number}")
         return Before((delivery,), attempts, f"{name} is paused: the attempt waits for `resume {name}`")
     return Before((delivery,), attempts)
 

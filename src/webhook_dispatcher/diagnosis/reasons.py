@@ -33,7 +33,7 @@ KEYS = """
     request_unwritable no_connection closed_in_handshake closed_in_phase proxy_failed proxy_answered
     proxy_https_only sender_closed signature_wrong created_at_beyond object_malformed outcome_refused
     address_denied address_not_public args_text args_scope args_whom args_before args_needs
-    another_database_silent broken_in_handshake broken_in_phase rejected_no_such_endpoint args_no_endpoint
+    another_database_silent broken_in_handshake broken_in_phase rejected_no_such_endpoint
     args_endpoint_whose args_merchant_control
 """.split()  # noqa: SIM905 (a hundred are read more easily without quotes)
 """Those that begin with a fact stand behind those that are more exact."""

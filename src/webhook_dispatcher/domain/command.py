@@ -253,6 +253,7 @@ class Recover:
     states: of RECOVERABLE. types: of these event types only; None: of all. charge: of this charge only.
     leave_out: of LeaveOut. created_at: of the command; who fails by then fails now. retries: of the schedule,
         which a row does not say: the last attempt follows as many of it. None: nobody asks for that.
+    endpoint: of this number of the merchant's; None: of all.
     """
 
     merchant_id: str | None
@@ -265,6 +266,7 @@ class Recover:
     leave_out: tuple[str, ...] = ()
     created_at: datetime = LONG_AGO
     retries: int | None = None
+    endpoint: int | None = None
 
     @property
     def failing_since(self) -> datetime | None:
@@ -290,6 +292,7 @@ class Recover:
             *_which_events(row),
             _choice(row, "leave_out", tuple(LeaveOut)) or (),
             row.created_at,
+            endpoint=_endpoint_of_merchant(row),
         )
 
     @property
@@ -303,6 +306,7 @@ class Recover:
             "charge": self.charge,
             "leave_out": list(self.leave_out) or None,
             "limit": self.limit or None,
+            "endpoint": self.endpoint,
         }
 
 
@@ -310,7 +314,7 @@ class Recover:
 class Skip:
     """Give up what is owed and was created within [since, before).
 
-    merchant_id: None for all. types, charge: as of Recover.
+    merchant_id: None for all. types, charge, endpoint: as of Recover.
     """
 
     merchant_id: str | None
@@ -318,6 +322,7 @@ class Skip:
     since: datetime = LONG_AGO
     types: tuple[str, ...] | None = None
     charge: str | None = None
+    endpoint: int | None = None
 
     @classmethod
     def from_row(cls, row: CommandRow) -> Self:
@@ -329,7 +334,8 @@ class Skip:
         if before is None:
             _malformed(f"{row.name} needs args.before, an instant")
         since = _instant(row, "since") or LONG_AGO
-        return cls(row.merchant_id, min(before, row.created_at), since, *_which_events(row))
+        before, endpoint = min(before, row.created_at), _endpoint_of_merchant(row)
+        return cls(row.merchant_id, before, since, *_which_events(row), endpoint)
 
     @property
     def args(self) -> dict[str, Any]:
@@ -340,6 +346,7 @@ class Skip:
             "types": list(self.types) if self.types else None,
             "charge": self.charge,
             "all": self.merchant_id is None or None,
+            "endpoint": self.endpoint,
         }
 
 
@@ -507,7 +514,8 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RECOVER: CommandSpec(
             Recover.from_row,
             "`merchant_id` or `args.since`",
-            "`args.until`, `args.states`, `args.types`, `args.charge`, `args.leave_out`, `args.limit`",
+            "`args.until`, `args.states`, `args.types`, `args.charge`, `args.leave_out`, `args.limit`, "
+            "`args.endpoint` (with `merchant_id`)",
             "sends everything of a range of time: `failed` and `pending_retry` ones as by `retry`, "
             "`delivered` ones again (trigger `replay`; they stay `delivered`). `args.states` names some of "
             "them (by default all three), or `skipped`. Finished ones by `finished_at`, as for "
@@ -532,7 +540,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.SKIP: CommandSpec(
             Skip.from_row,
             "`merchant_id`, `args.before` or `args.all`, `args.before`",
-            "`args.since`, `args.types`, `args.charge`",
+            "`args.since`, `args.types`, `args.charge`, `args.endpoint` (with `merchant_id`)",
             "`cancel` for many: what is owed (`pending` and `pending_retry`), was created before "
             "`args.before`, and matches, becomes `failed` with the reason `skipped`, without an attempt, in "
             "chunks; an attempt in flight ends and counts, and a 2xx makes the delivery `delivered` all the "
@@ -612,9 +620,6 @@ def parse_command(row: CommandRow) -> Command:
         _malformed(f"unknown command; known are {', '.join(COMMANDS)}")
     if row.merchant_id is not None and merchant_of(row.merchant_id) != row.merchant_id:
         _malformed("merchant_id holds a control character")
-    if "endpoint" in row.args and "args.endpoint" not in spec.takes:
-        # What it would do to the other endpoints, nobody has asked for.
-        _malformed(f"{row.name} takes no args.endpoint")
     return spec.from_row(row)
 
 

@@ -446,20 +446,21 @@ class Administration:
 
     async def _look_for(self, wanted: Recover) -> Sequence[Mapping[str, Any]]:
         period = wanted.merchant_id, wanted.since, wanted.until
-        kinds = wanted.states, wanted.types, wanted.charge, wanted.retries, wanted.leave_out
+        kinds = wanted.states, wanted.types, wanted.charge, wanted.retries, wanted.leave_out, wanted.endpoint
         return await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
 
     async def _count_given_up_later(self, wanted: Recover) -> int:
         if State.FAILED not in wanted.states:
             return 0
         period = wanted.merchant_id, wanted.since, wanted.until
-        rows = await self._rows("count_given_up_later", *period, wanted.types, wanted.charge, COUNT_LIMIT + 1)
+        which = wanted.types, wanted.charge, wanted.endpoint
+        rows = await self._rows("count_given_up_later", *period, *which, COUNT_LIMIT + 1)
         return int(rows[0]["deliveries"])
 
     async def preview_skip(self, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
         period = wanted.merchant_id, wanted.since, wanted.before
-        which = wanted.types, wanted.charge
+        which = wanted.types, wanted.charge, wanted.endpoint
         bounds = COUNT_LIMIT + 1, MERCHANTS_SHOWN
         return read_preview(await self._rows("preview_skip", *period, *which, *bounds))
 

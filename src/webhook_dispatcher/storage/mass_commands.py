@@ -37,7 +37,7 @@ class PostgresMassTransaction:
 
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Matches:
         before = command.merchant_id, after, command.until, command.types
-        behind = command.failing_since, command.below_attempts
+        behind = command.failing_since, command.below_attempts, command.endpoint
         return await self._look("find_waiting", before, command.charge, behind, limit)
 
     async def run_all_now(self, found: Matches) -> MadeDue:
@@ -47,7 +47,8 @@ class PostgresMassTransaction:
     async def find_finished(self, command: Recover, after: int, limit: int) -> Matches:
         period = *days(command.since, command.until), command.since, command.until
         before = command.merchant_id, after, *period, command.states, command.types
-        return await self._look("find_finished", before, command.charge, (command.failing_since,), limit)
+        behind = command.failing_since, command.endpoint
+        return await self._look("find_finished", before, command.charge, behind, limit)
 
     async def reopen_all(self, found: Matches) -> MadeDue:
         rows = await self._ask("reopen_finished", found.seqs, found.finished_ats, found.merchants)
@@ -59,7 +60,7 @@ class PostgresMassTransaction:
 
     async def find_skippable(self, command: Skip, after: int, limit: int) -> Matches:
         before = command.merchant_id, after, command.since, command.before, command.types
-        return await self._look("find_skippable", before, command.charge, (), limit)
+        return await self._look("find_skippable", before, command.charge, (command.endpoint,), limit)
 
     async def skip(self, found: Matches) -> Mapping[str, int]:
         lanes = sorted(set(found.lanes))

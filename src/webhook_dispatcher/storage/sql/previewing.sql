@@ -11,12 +11,13 @@
 -- $6 charge text
 -- $7 retries bigint; of the schedule
 -- $8 leave_out text[]; last_attempts, failing
--- $9 most bigint
--- $10 merchants_shown bigint
+-- $9 endpoint smallint; its number, of the merchant's; null: all
+-- $10 most bigint
+-- $11 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, looked bigint, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
 -- order: none; a row for each kind and those merchants that have most, and one without kind and merchant that counts merchants,
---   and of all that matches what waits for its last attempt, and whose latest attempt failed. Of more than $9 any are counted:
+--   and of all that matches what waits for its last attempt, and whose latest attempt failed. Of more than $10 any are counted:
 --   to have them in an order, all that match would have to be read
 WITH matching AS MATERIALIZED (
     SELECT waiting.kind, waiting.merchant_id, waiting.is_last, endpoints.failing_since IS NOT NULL AS is_failing
@@ -57,7 +58,8 @@ WITH matching AS MATERIALIZED (
             AND ($6::text IS NULL OR finished.charge_id = $6)
     ) AS waiting
     INNER JOIN webhook.endpoints ON endpoints.merchant_id = waiting.merchant_id AND endpoints.number = waiting.endpoint
-    LIMIT $9
+    WHERE $9::smallint IS NULL OR waiting.endpoint = $9
+    LIMIT $10
 ),
 meant AS MATERIALIZED (
     SELECT matching.kind, matching.merchant_id
@@ -80,7 +82,7 @@ UNION ALL
     FROM meant
     GROUP BY meant.merchant_id
     ORDER BY deliveries DESC, meant.merchant_id
-    LIMIT $10
+    LIMIT $11
 );
 
 -- name: count_given_up_later
@@ -90,7 +92,8 @@ UNION ALL
 -- $3 until timestamptz
 -- $4 types text[]
 -- $5 charge text
--- $6 most bigint
+-- $6 endpoint smallint; its number, of the merchant's; null: all
+-- $7 most bigint
 -- row: deliveries bigint
 -- order: one row
 SELECT count(*) AS deliveries
@@ -107,10 +110,11 @@ FROM (
         AND ($1::text IS NULL AND finished.merchant_id <> '$platform' OR finished.merchant_id = $1)
         AND ($4::text[] IS NULL OR finished.type = ANY($4))
         AND ($5::text IS NULL OR finished.charge_id = $5)
+        AND ($6::smallint IS NULL OR coalesce(finished.endpoint, 1) = $6)
         AND (finished.merchant_id, coalesce(finished.endpoint, 1)) IN (
             SELECT endpoints.merchant_id, endpoints.number FROM webhook.endpoints
         )
-    LIMIT $6
+    LIMIT $7
 ) AS counted;
 
 -- name: preview_skip
@@ -121,8 +125,9 @@ FROM (
 -- $3 before timestamptz
 -- $4 types text[]
 -- $5 charge text
--- $6 most bigint
--- $7 merchants_shown bigint
+-- $6 endpoint smallint; its number, of the merchant's; null: all
+-- $7 most bigint
+-- $8 merchants_shown bigint
 -- row: kind text, type text, merchant_id text, deliveries bigint
 -- order: none; a row for each kind, each type and those merchants that have most, and one without any of them that
 --   counts merchants
@@ -142,8 +147,13 @@ WITH matching AS MATERIALIZED (
         )
         AND ($4::text[] IS NULL OR owed.type = ANY($4))
         AND ($5::text IS NULL OR owed.charge_id = $5)
+        AND (
+            $6::smallint IS NULL
+            OR coalesce(webhook.endpoint_of(owed.merchant_id), 1) = $6
+            AND (owed.due_at IS NOT NULL OR owed.merchant_id = (SELECT webhook.lane_of($1, $6)))
+        )
     ORDER BY owed.seq
-    LIMIT $6
+    LIMIT $7
 )
 SELECT matching.kind, NULL::text AS type, NULL::text AS merchant_id, count(*) AS deliveries
 FROM matching
@@ -158,7 +168,7 @@ UNION ALL
     FROM matching
     GROUP BY matching.merchant_id
     ORDER BY deliveries DESC, matching.merchant_id
-    LIMIT $7
+    LIMIT $8
 );
 
 -- name: find_pause_of

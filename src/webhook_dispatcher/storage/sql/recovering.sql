@@ -36,8 +36,9 @@ SELECT
 -- $5 charge text
 -- $6 failing_since timestamptz; who fails since then, or for longer, is left out
 -- $7 below_attempts bigint; of the schedule, or null
--- $8 look bigint
--- $9 most bigint
+-- $8 endpoint smallint; its number, of the merchant's; null: all
+-- $9 look bigint
+-- $10 most bigint
 -- row: seqs bigint[], kinds text[], looked bigint, reached bigint, is_over boolean
 -- order: one row; the arrays by seq
 WITH looked AS MATERIALIZED (
@@ -50,7 +51,7 @@ WITH looked AS MATERIALIZED (
     FROM webhook.outbox
     WHERE outbox.seq > $2
     ORDER BY outbox.seq
-    LIMIT $8
+    LIMIT $9
 ),
 matching AS MATERIALIZED (
     SELECT looked.seq
@@ -65,6 +66,7 @@ matching AS MATERIALIZED (
             OR (SELECT webhook.charge_key(outbox.object) FROM webhook.outbox WHERE outbox.seq = looked.seq) = $5
         )
         AND (looked.attempts_of_schedule < $7::bigint) IS NOT FALSE
+        AND ($8::smallint IS NULL OR coalesce(webhook.endpoint_of(looked.lane), 1) = $8)
         AND (
             SELECT
                 ((SELECT lane.failing_since FROM webhook.lane WHERE lane.merchant_id = endpoint.merchant_id) <= $6) IS NOT TRUE
@@ -76,12 +78,12 @@ matching AS MATERIALIZED (
             LIMIT 1
         )
     ORDER BY looked.seq
-    LIMIT $9
+    LIMIT $10
 ),
 found AS MATERIALIZED (
     SELECT
         coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
-        CASE WHEN count(*) >= $9 THEN max(matching.seq) END AS full_at
+        CASE WHEN count(*) >= $10 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
@@ -89,7 +91,7 @@ SELECT
     array_fill('pending_retry'::text, ARRAY[cardinality(found.seqs)]) AS kinds,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $8 AS is_over
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $9 AS is_over
 FROM found;
 
 -- name: run_waiting_now
@@ -140,8 +142,9 @@ RETURNING outbox.seq, outbox.merchant_id AS lane;
 -- $8 types text[]
 -- $9 charge text
 -- $10 failing_since timestamptz; who fails since then, or for longer, is left out
--- $11 look bigint
--- $12 most bigint
+-- $11 endpoint smallint; its number, of the merchant's; null: all
+-- $12 look bigint
+-- $13 most bigint
 -- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
 --   is_over boolean
 -- order: one row; the arrays by seq; a kind is the state, or skipped
@@ -157,7 +160,7 @@ WITH looked AS MATERIALIZED (
             FROM webhook.delivery_log AS all_of
             WHERE $1::text IS NULL AND all_of.seq > $2 AND all_of.finished_at >= $3 AND all_of.finished_at < $4
             ORDER BY all_of.seq
-            LIMIT $11
+            LIMIT $12
         )
         UNION ALL
         (
@@ -173,7 +176,7 @@ WITH looked AS MATERIALIZED (
                 AND of_one.finished_at >= $3
                 AND of_one.finished_at < $4
             ORDER BY of_one.merchant_id, of_one.seq
-            LIMIT $11
+            LIMIT $12
         )
     ) AS log
 ),
@@ -187,6 +190,7 @@ matching AS MATERIALIZED (
         AND looked.type <> 'webhook.test'
         AND ($1::text IS NOT NULL OR looked.merchant_id <> '$platform')
         AND ($8::text[] IS NULL OR looked.type = ANY($8))
+        AND ($11::smallint IS NULL OR coalesce(looked.endpoint, 1) = $11)
         AND ($9::text IS NULL OR $9 = (
             SELECT webhook.charge_key(delivery_log.object)
             FROM webhook.delivery_log
@@ -206,7 +210,7 @@ matching AS MATERIALIZED (
             LIMIT 1
         )
     ORDER BY looked.seq
-    LIMIT $12
+    LIMIT $13
 ),
 found AS MATERIALIZED (
     SELECT
@@ -214,7 +218,7 @@ found AS MATERIALIZED (
         coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
         coalesce(array_agg(matching.kind ORDER BY matching.seq), '{}') AS kinds,
         coalesce(array_agg(matching.finished_at ORDER BY matching.seq), '{}') AS finished_ats,
-        CASE WHEN count(*) >= $12 THEN max(matching.seq) END AS full_at
+        CASE WHEN count(*) >= $13 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
@@ -224,7 +228,7 @@ SELECT
     found.finished_ats,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $11 AS is_over
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $12 AS is_over
 FROM found;
 
 -- name: reopen_finished
@@ -296,15 +300,16 @@ ORDER BY chunk.seq;
 
 -- name: find_skippable
 -- Look on through what is owed, for what was created within a range of time; not for what is sent once more, and
--- for notices to the platform only where it is named.
+-- for notices to the platform only where it is named. What is not routed yet is no endpoint's.
 -- $1 merchant_id text
 -- $2 after_seq bigint
 -- $3 since timestamptz
 -- $4 before timestamptz
 -- $5 types text[]
 -- $6 charge text
--- $7 look bigint
--- $8 most bigint
+-- $7 endpoint smallint; its number, of the merchant's; null: all
+-- $8 look bigint
+-- $9 most bigint
 -- row: seqs bigint[], lanes text[], looked bigint, reached bigint, is_over boolean
 -- order: one row; the arrays by seq
 WITH looked AS MATERIALIZED (
@@ -317,11 +322,16 @@ WITH looked AS MATERIALIZED (
             $1::text IS NULL AND webhook.merchant_of(outbox.merchant_id) <> '$platform'
             OR webhook.merchant_of(outbox.merchant_id) = $1
         )
-        AND ($5::text[] IS NULL OR outbox.type = ANY($5)) AS is_skippable
+        AND ($5::text[] IS NULL OR outbox.type = ANY($5))
+        AND (
+            $7::smallint IS NULL
+            OR coalesce(webhook.endpoint_of(outbox.merchant_id), 1) = $7
+            AND (outbox.due_at IS NOT NULL OR outbox.merchant_id = (SELECT webhook.lane_of($1, $7)))
+        ) AS is_skippable
     FROM webhook.outbox
     WHERE outbox.seq > $2
     ORDER BY outbox.seq
-    LIMIT $7
+    LIMIT $8
 ),
 matching AS MATERIALIZED (
     SELECT looked.seq, looked.lane
@@ -333,13 +343,13 @@ matching AS MATERIALIZED (
             OR (SELECT webhook.charge_key(outbox.object) FROM webhook.outbox WHERE outbox.seq = looked.seq) = $6
         )
     ORDER BY looked.seq
-    LIMIT $8
+    LIMIT $9
 ),
 found AS MATERIALIZED (
     SELECT
         coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
         coalesce(array_agg(matching.lane ORDER BY matching.seq), '{}') AS lanes,
-        CASE WHEN count(*) >= $8 THEN max(matching.seq) END AS full_at
+        CASE WHEN count(*) >= $9 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
@@ -347,7 +357,7 @@ SELECT
     found.lanes,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $7 AS is_over
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $8 AS is_over
 FROM found;
 
 -- name: lock_and_recall_lanes
