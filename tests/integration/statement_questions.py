@@ -693,7 +693,7 @@ QUESTIONS: Mapping[str, Question] = {
     "show_api_keys": Question((SESSION, MERCHANT, "20"), VIEWS),
     "show_all_api_keys": Question((SESSION, NEWEST, "20"), VIEWS),
     "show_merchant_of_key": Question((SESSION, "'client'"), VIEWS),
-    "show_numbers": Question((SESSION, LONG_AGO, NOW), VIEWS),
+    "show_numbers": Question((SESSION, LONG_AGO, NOW, MERCHANT), VIEWS),
     "show_deliveries": Question((SESSION, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false"), 2 * ASKED),
     "show_deliveries_of_merchant": Question(
         (SESSION, MERCHANT, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false", "1"), 2 * ASKED
@@ -711,7 +711,7 @@ QUESTIONS: Mapping[str, Question] = {
     "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
     "show_recovery": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
-        + ("false", "7", "ARRAY['failing']", "NULL", str(ASKED), "10"),
+        + ("false", "7", "ARRAY['failing']", "NULL", NEWEST, str(ASKED), "10"),
         3 * ASKED,
     ),
     "show_skip": Question(

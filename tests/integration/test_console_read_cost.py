@@ -149,7 +149,7 @@ def _recovery(
     types: str = "NULL",
 ) -> tuple[str, ...]:
     period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
-    end = "false", "7", "ARRAY['last_attempts', 'failing']", "NULL", str(COUNTED), "10"
+    end = "false", "7", "ARRAY['last_attempts', 'failing']", "NULL", str(NEWEST), str(COUNTED), "10"
     return "show_recovery", "{person}", merchant, str(NEWEST), *period, kinds, types, "NULL", *end
 
 
@@ -185,7 +185,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         + ("false", "NULL"),
         4,
     ),
-    "numbers": (("show_numbers", "{person}", NOW, NOW), 2),
+    "numbers": (("show_numbers", "{person}", NOW, NOW, "NULL"), 2),
     "a story": (("console_read_deliveries", "{person}", f"ARRAY[{EVENT}]", "20", "ARRAY['m7']"), 1),
     "where it was to go": (("console_read_endpoints_since", "{person}", "'m7'", NOW), 1),
     "its payload": (("show_payload", "{person}", EVENT, "1000"), 1),

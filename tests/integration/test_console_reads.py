@@ -185,9 +185,9 @@ async def test_a_range_of_time_is_looked_for_between_the_numbers_of_its_minutes(
     page = await console.page(wanted, limit=10)
     assert [delivery.seq for delivery in page.deliveries] == seqs[29:19:-1]
     rows = await console.pool.fetch(
-        deliveries_module._STATEMENTS["show_numbers"].text, console.operator, wanted.since, wanted.until
+        deliveries_module._STATEMENTS["show_numbers"].text, console.operator, wanted.since, wanted.until, None
     )
-    assert [tuple(row) for row in rows] == [(seqs[9], seqs[29] + 1)]
+    assert [tuple(row) for row in rows] == [(seqs[9], seqs[29] + 1, False)]
 
 
 @pytest.mark.parametrize("state", [None, "failed"])
@@ -272,6 +272,38 @@ async def test_of_several_endpoints_one_is_asked_for_what_it_is_owed_and_was_sen
     for number in (1, 2):
         preview = await Previews(console.pool).recovery(console.viewer, failed, endpoint=number)
         assert preview.total == number - 1
+
+
+@pytest.mark.parametrize("is_owed", [True, False])
+async def test_what_was_routed_or_handed_on_later_is_found_by_its_time(
+    console: Reading, is_owed: bool
+) -> None:
+    """Of both merchants two hours ago, m's in lanes since now: the numbers of then end before them."""
+    await console.storage.configure("other")
+    [direct] = await console.storage.insert_due("other", 60)
+    copies = [
+        seq for lane in await _two_endpoints(console) for seq in await console.storage.insert_due(lane, 60)
+    ]
+    await console.db.execute("UPDATE webhook.outbox SET created_at = clock_timestamp() - interval '2 hours'")
+    now = await console.storage.now()
+    await console.db.execute(
+        "INSERT INTO webhook.seq_by_minute VALUES (date_trunc('minute', $1::timestamptz), $2)",
+        now - timedelta(minutes=90),
+        direct,
+    )
+    wanted = Recover("m", LONG_AGO, now - timedelta(hours=1.9), 1000, ("pending_retry",), retries=7)
+    preview = await Previews(console.pool).recovery(console.viewer, wanted)
+    assert preview.total == 2
+    if not is_owed:
+        await console.storage.finish(direct, *copies)
+    of_then = DeliveryFilter(since=now - timedelta(hours=2.1), until=now - timedelta(hours=1.9))
+    assert await console.seqs(of_then) == [*reversed(copies), direct]
+    assert await console.seqs(replace(of_then, merchant_id="m")) == copies[::-1]
+    assert await console.seqs(replace(of_then, merchant_id="m", endpoint=1)) == copies[:1]
+    numbers = deliveries_module._STATEMENTS["show_numbers"].text
+    for merchant_id, has_copies in ((None, True), ("m", True), ("other", False)):
+        [row] = await console.pool.fetch(numbers, console.operator, of_then.since, of_then.until, merchant_id)
+        assert (row["end_seq"], row["has_copies"]) == (direct + 1, has_copies)
 
 
 async def test_viewers_see_no_payload_no_answer_and_no_audit(console: Reading) -> None:

@@ -9,6 +9,7 @@ from webhook_dispatcher.domain.command import Recover, Skip
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE
 from webhook_dispatcher.domain.mass_command import Preview
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.console.deliveries import NEWEST
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.mass_commands import days
 from webhook_dispatcher.storage.previews import read_preview
@@ -33,11 +34,12 @@ class Previews:
 
         endpoint: to that of this number alone.
         """
-        [numbers] = await self._ask("show_numbers", session, None, wanted.until)
+        [numbers] = await self._ask("show_numbers", session, None, wanted.until, wanted.merchant_id)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
         kinds = list(wanted.states), wanted.types, wanted.charge, with_platform
         left_out = wanted.retries, list(wanted.leave_out)
-        asked = wanted.merchant_id, *place, *kinds, *left_out, endpoint
+        before = NEWEST if numbers["has_copies"] else numbers["end_seq"]
+        asked = wanted.merchant_id, *place, *kinds, *left_out, endpoint, before
         return await self._count("show_recovery", session, *asked)
 
     async def skip(self, session: bytes, wanted: Skip) -> Preview:

@@ -7,13 +7,15 @@
 
 -- name: show_numbers
 -- Find between which numbers the events of a range of time are, from what dispatchers noted each minute. An event may have
--- been inserted up to ten minutes after its created_at (a long transaction), or one before (a clock).
+-- been inserted up to ten minutes after its created_at (a long transaction), or one before (a clock). A copy has a number of when
+-- it was routed, or handed on: behind the end there may be any of whom has, or had, several endpoints.
 -- $1 session bytea
 -- $2 since timestamptz, or null
 -- $3 until timestamptz, or null
--- row: first_seq bigint, end_seq bigint
+-- $4 merchant_id text; null: all
+-- row: first_seq bigint, end_seq bigint, has_copies boolean
 -- order: one row; the first is included, the end is not
-SELECT numbers.first_seq, numbers.end_seq
+SELECT numbers.first_seq, numbers.end_seq, numbers.has_copies
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
@@ -30,7 +32,16 @@ CROSS JOIN LATERAL (
             WHERE me.name IS NOT NULL AND noted.minute >= $3::timestamptz + interval '10 minutes'
             ORDER BY noted.minute
             LIMIT 1
-        ), 9223372036854775807) AS end_seq
+        ), 9223372036854775807) AS end_seq,
+        coalesce((
+            SELECT true
+            FROM webhook.console_lanes AS lanes
+            WHERE me.name IS NOT NULL
+                AND lanes.merchant_id LIKE E'%\x1f%'
+                AND webhook.merchant_of(lanes.merchant_id) >= coalesce($4::text, '')
+                AND webhook.merchant_of(lanes.merchant_id) <= coalesce($4::text, E'\U0010ffff')
+            LIMIT 1
+        ), false) AS has_copies
     OFFSET 0
 ) AS numbers;
 

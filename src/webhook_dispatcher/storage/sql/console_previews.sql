@@ -17,8 +17,9 @@
 -- $12 retries bigint; of the schedule
 -- $13 leave_out text[]; last_attempts, failing
 -- $14 endpoint smallint, or null; its number, of the merchant's
--- $15 look bigint
--- $16 merchants_shown bigint
+-- $15 before_waiting_seq bigint; of one merchant's
+-- $16 look bigint
+-- $17 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
 -- order: none; a row for each kind and those merchants that have most, and one without kind and merchant that counts merchants,
@@ -41,7 +42,7 @@ CROSS JOIN LATERAL (
             WHERE me.name IS NOT NULL AND $2::text IS NULL
                 AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
             ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $15::bigint)
+            LIMIT (SELECT $16::bigint)
         )
         UNION ALL
         (
@@ -55,7 +56,7 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $6 AND finished.finished_at < $7
                 AND $8::text[] && ARRAY['failed', 'skipped']
             ORDER BY finished.finished_at DESC, finished.seq DESC
-            LIMIT (SELECT $15::bigint)
+            LIMIT (SELECT $16::bigint)
         )
         UNION ALL
         (
@@ -68,7 +69,7 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND 'delivered' = ANY($8::text[])
             ORDER BY finished.seq DESC
-            LIMIT (SELECT $15::bigint)
+            LIMIT (SELECT $16::bigint)
         )
         UNION ALL
         (
@@ -84,10 +85,10 @@ CROSS JOIN LATERAL (
                     owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $12::bigint,
                     CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END
                 FROM webhook.console_owed AS owed
-                WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.seq < $3 AND owed.seq >= 0
+                WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.seq < $15 AND owed.seq >= 0
                     AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
                 ORDER BY owed.merchant_id DESC, owed.seq DESC
-                LIMIT (SELECT $15::bigint)
+                LIMIT (SELECT $16::bigint)
             ) AS of_lane
             WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
         )
@@ -107,7 +108,7 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
             ORDER BY finished.merchant_id DESC, finished.seq DESC
-            LIMIT (SELECT $15::bigint)
+            LIMIT (SELECT $16::bigint)
         )
     ),
     counted AS MATERIALIZED (
@@ -157,7 +158,7 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT
         NULL, NULL, (SELECT count(DISTINCT meant.merchant_id) FROM meant),
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $15, false),
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $16, false),
         coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_last), 0)::bigint,
         coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_failing), 0)::bigint,
         count(DISTINCT matching.merchant_id) FILTER (WHERE matching.is_failing)
@@ -168,7 +169,7 @@ CROSS JOIN LATERAL (
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $16
+        LIMIT $17
     )
 ) AS page;
 
