@@ -708,7 +708,7 @@ QUESTIONS: Mapping[str, Question] = {
     "is_charge_shown": Question((SESSION,), VIEWS),
     "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),
     "show_commands_around": Question((SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED)), 3 * ASKED),
-    "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
+    "show_commands_that_sent": Question((SESSION, "1", _uuid(LOGGED), f"ARRAY[{NOW}]", str(ASKED)), ASKED),
     "show_recovery": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
         + ("false", "7", "ARRAY['failing']", "NULL", NEWEST, str(ASKED), "10"),

@@ -203,7 +203,10 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         ("show_commands_around", "{person}", "'m0'", "'2000-01-01'", NOW, "50", str(LOOK)),
         PAGE,
     ),
-    "which command sent it": (("show_commands_that_sent", "{person}", "1", f"ARRAY[{NOW}]", "400"), 400),
+    "which command sent it": (
+        ("show_commands_that_sent", "{person}", "1", EVENT, f"ARRAY[{NOW}]", "400"),
+        400,
+    ),
     "changes around": (("show_changes", "{person}", "'m0'", "'2000-01-01'", NOW, "50"), 50),
     "a recovery": (_recovery(), 3 * COUNTED),
     "a recovery of what there is not": (

@@ -10,7 +10,8 @@ import asyncpg
 import pytest
 
 from tests.integration.console_readers import console_pool, reader_of
-from tests.integration.storage_harness import StorageHarness
+from tests.integration.storage_harness import LEASE, StorageHarness
+from tests.integration.test_routing import ADD, route
 from webhook_dispatcher.domain.command import LONG_AGO, RECOVERABLE, LeaveOut, Recover, Skip
 from webhook_dispatcher.domain.lane import lane_named
 from webhook_dispatcher.domain.merchant import MerchantState
@@ -32,6 +33,7 @@ from webhook_dispatcher.storage.console.merchants import (
 from webhook_dispatcher.storage.console.overview import Overviews, by_outcome
 from webhook_dispatcher.storage.console.previews import Previews
 from webhook_dispatcher.storage.console.search import Search
+from webhook_dispatcher.storage.controls import PostgresControls
 
 EVERYTHING = DeliveryFilter()
 ATTEMPT = """
@@ -937,6 +939,45 @@ async def test_what_a_command_found_finished_before_it_is_not_what_became_of_it(
     )
     page = await Commands(console.pool).events(console.viewer, 1)
     assert [event.became for event in page.events] == [Became.GONE]
+
+
+async def test_it_is_told_what_became_of_what_was_handed_on_since(console: Reading) -> None:
+    """One was attempted before, and is handed on; the other goes back to the order, and is routed."""
+    storage = console.storage
+    here = await storage.daemon("here")
+    await storage.configure("m")
+    tried, never = await storage.insert("m", "{}", "{}")
+    ids = [await storage.id_of(seq) for seq in (tried, never)]
+    await console.db.execute("UPDATE webhook.outbox SET attempts = 1 WHERE seq = $1", tried)
+    await storage.finish(tried, never, state="failed")
+    await console.db.execute("UPDATE webhook.delivery_log SET attempts = 0 WHERE seq = $1", never)
+    command = await console.db.fetchval(COMMAND_AGO, "recover", "m", "before it", 300)
+    wanted = Recover("m", LONG_AGO, await storage.now(), 1000, ("failed",))
+    async with PostgresControls(here.pool).transaction() as transaction:
+        made = await transaction.reopen_all(await transaction.find_finished(wanted, 0, 10))
+        await transaction.note_chunk(command, made.seqs)
+        await transaction.wake_lanes(made.heads)
+    assert await console.db.fetchval(ADD, None) == "created"
+    await here.claims.hand_on(await here.claims.find_strays(9, 1 << 20, []), await storage.now())
+    [held] = (await here.claims.lease({"m": 1}, LEASE)).leases
+    await route(here, held)
+    copies = [row["seq"] for row in await console.db.fetch("SELECT seq FROM webhook.outbox ORDER BY seq")]
+    assert (len(copies), min(copies) > never) == (2, True)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.count_waiting(made.seqs) == 2
+    commands = Commands(console.pool)
+    for became in (Became.WAITING, Became.DELIVERED):
+        page = await commands.events(console.viewer, command)
+        assert [(event.event_id, event.became) for event in page.events] == [(id_, became) for id_ in ids]
+        await storage.finish(*[seq for seq in copies if became is Became.WAITING])
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.count_waiting(made.seqs) == 0
+    await console.db.execute("DELETE FROM webhook.attempt_log")
+    for event_id in ids:
+        await console.db.execute(ATTEMPT_AGO, event_id, 1, "manual", 0)
+        story = await Stories(console.pool).get(console.viewer, event_id)
+        assert story is not None
+        assert command in [each.id for each in story.around.commands]
 
 
 async def test_the_audit_is_paged_and_of_one_merchant(console: Reading) -> None:

@@ -104,7 +104,7 @@ class Stories:
             asked.append(facts.circumstances.now)
         if not asked:
             return []
-        place = facts.delivery.seq, asked[-MAX_BY_HAND:]
+        place = facts.delivery.seq, facts.delivery.copy_of, asked[-MAX_BY_HAND:]
         return await self._ask(session, "show_commands_that_sent", *place, MAX_CHUNKS)
 
     def _reader(self, session: bytes) -> DeliveryReader:

@@ -89,7 +89,8 @@ CROSS JOIN LATERAL (
 
 -- name: show_command_events
 -- List events that a command sent again, in that order, and how they stand now: by number, in the outbox, or in the log
--- since they were sent again. Place: how many of the command's events come before, and this one.
+-- since they were sent again; of what was routed, or handed on, since then, its first copy, which has its id. Place: how many of
+-- the command's events come before, and this one.
 -- $1 session bytea
 -- $2 command_id bigint
 -- $3 after_place bigint; a chunk has fewer than a thousand events
@@ -125,6 +126,34 @@ CROSS JOIN LATERAL (
     LEFT JOIN LATERAL (
         SELECT known.*
         FROM (
+            SELECT owed.seq, NULL::timestamptz AS finished_at FROM webhook.console_owed AS owed WHERE owed.seq = looked.seq
+            UNION ALL
+            SELECT became.seq, became.finished_at
+            FROM webhook.console_logged AS event
+            CROSS JOIN LATERAL (
+                SELECT event.seq, event.finished_at WHERE num_nulls(event.state) = 0
+                UNION ALL
+                (
+                    SELECT copies.seq, copies.finished_at
+                    FROM (
+                        SELECT owed.seq, NULL::timestamptz AS finished_at
+                        FROM webhook.console_owed AS owed
+                        WHERE owed.event_id = event.event_id
+                        UNION ALL
+                        SELECT finished.seq, finished.finished_at
+                        FROM webhook.console_finished AS finished
+                        WHERE finished.event_id = event.event_id AND finished.finished_at >= looked.at - interval '1 minute'
+                        OFFSET 0
+                    ) AS copies
+                    WHERE num_nulls(event.state) = 1 AND copies.seq > event.seq
+                    ORDER BY copies.seq
+                    LIMIT 1
+                )
+            ) AS became
+            -- The chunk was written down after its rows were taken out of the log.
+            WHERE event.seq = looked.seq AND event.finished_at >= looked.at - interval '1 minute'
+        ) AS place
+        CROSS JOIN LATERAL (
             SELECT
                 event_id, webhook.merchant_of(merchant_id) AS merchant_id, type, charge_id,
                 CASE
@@ -134,13 +163,12 @@ CROSS JOIN LATERAL (
                 END AS state,
                 true AS is_owed, last_outcome, last_status, NULL::timestamptz AS finished_at
             FROM webhook.console_owed
-            WHERE seq = looked.seq
+            WHERE seq = place.seq
             UNION ALL
             SELECT
                 event_id, merchant_id, type, charge_id, state, false, last_outcome, last_status, finished_at
             FROM webhook.console_finished
-            -- The chunk was written down after its rows were taken out of the log.
-            WHERE seq = looked.seq AND finished_at >= looked.at - interval '1 minute'
+            WHERE seq = place.seq AND finished_at = place.finished_at
         ) AS known
         LIMIT 1
     ) AS delivery ON true

@@ -75,11 +75,13 @@ CROSS JOIN LATERAL (
 ORDER BY page.id;
 
 -- name: show_commands_that_sent
--- Find the mass commands that sent a delivery again: of each attempt that somebody wanted, the last one before it.
+-- Find the mass commands that sent a delivery again: of each attempt that somebody wanted, the last one before it. A copy may have
+-- been its event then, under that one's number.
 -- $1 session bytea
 -- $2 seq bigint
--- $3 started_at timestamptz[]
--- $4 look bigint
+-- $3 copy_of uuid, or null
+-- $4 started_at timestamptz[]
+-- $5 look bigint
 -- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
 -- order: none; one may come twice
 -- none: none did, as far as has been looked, or the session is over
@@ -88,7 +90,15 @@ FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
         command.id, command.command, command.requested_by, command.status, command.created_at, command.handled_at
-    FROM unnest($3::timestamptz[]) AS sent (started_at)
+    FROM (
+        SELECT $2::bigint || ARRAY(
+            SELECT event.seq
+            FROM webhook.console_logged AS event
+            WHERE me.name IS NOT NULL AND event.event_id = $3 AND event.seq < $2 AND num_nulls(event.state) = 1
+        ) AS seqs
+        OFFSET 0
+    ) AS its
+    CROSS JOIN unnest($4::timestamptz[]) AS sent (started_at)
     CROSS JOIN LATERAL (
         SELECT looked.command_id
         FROM (
@@ -96,9 +106,9 @@ CROSS JOIN LATERAL (
             FROM webhook.console_command_chunks AS chunks
             WHERE me.name IS NOT NULL AND chunks.at <= sent.started_at
             ORDER BY chunks.at DESC
-            LIMIT (SELECT $4::bigint)
+            LIMIT (SELECT $5::bigint)
         ) AS looked
-        WHERE $2 = ANY(looked.seqs)
+        WHERE looked.seqs && its.seqs
         ORDER BY looked.at DESC
         LIMIT 1
     ) AS chunk

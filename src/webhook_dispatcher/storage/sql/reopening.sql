@@ -337,13 +337,29 @@ FROM chunk
 ORDER BY chunk.finished_at, chunk.seq;
 
 -- name: count_waiting
--- Count those of a mass retry's deliveries that still wait for their attempt, or are under way.
+-- Count those of a mass retry's deliveries that still wait for their attempt, or are under way; of what was routed, or handed on,
+-- just now, its first copy, which has its id.
 -- $1 seqs bigint[]
 -- row: waiting bigint
 -- order: one row
 SELECT count(*) AS waiting
-FROM webhook.outbox
-WHERE outbox.seq = ANY($1::bigint[]) AND outbox.trigger IN ('manual', 'replay');
+FROM unnest($1::bigint[]) AS asked (seq)
+CROSS JOIN LATERAL (
+    SELECT outbox.trigger FROM webhook.outbox WHERE outbox.seq = asked.seq
+    UNION ALL
+    SELECT outbox.trigger
+    FROM (
+        SELECT delivery_log.event_id
+        FROM webhook.delivery_log
+        WHERE
+            delivery_log.seq = asked.seq
+            AND delivery_log.finished_at >= statement_timestamp() - interval '1 minute'
+            AND num_nulls(delivery_log.state) = 1
+        LIMIT 1
+    ) AS event
+    INNER JOIN webhook.outbox ON outbox.id = event.event_id
+) AS owed
+WHERE owed.trigger IN ('manual', 'replay');
 
 -- name: find_next_failed
 -- Find where the next chunk of reopen_failed begins, without reading objects: to pass one delivery over.
