@@ -175,12 +175,11 @@ async def test_a_second_endpoint_is_added_for_refunds_and_paused(
     assert "/merchants/m1" in (await person.get("/merchants?order=paused")).text
     for path in ("/merchants/m1", "/deliveries?merchant=m1", "/commands?view=changes", "/health", "/"):
         assert "\x1f" not in (await person.get(path)).text
-    retry = "/deliveries/act?act=retry_all&only_merchant=m1&only_endpoint=2"
-    await person.post("/deliveries/act", hidden(await person.get(retry)))
-    asked = "SELECT args ->> 'endpoint' FROM webhook.control WHERE command = 'retry_failed'"
-    assert await installation.owner.fetchval(asked) == "2"
-    skip = await person.get("/deliveries/act?act=skip_all&only_merchant=m1&only_endpoint=2")
-    assert (skip.status, "cannot be done by Endpoint" in skip.text) == (422, True), "the command knows none"
+    for act in ("retry_all", "recover_all", "skip_all"):
+        of_one = f"/deliveries/act?act={act}&only_merchant=m1&only_endpoint=2"
+        await person.post("/deliveries/act", hidden(await person.get(of_one)))
+    asked = "SELECT array_agg(command) FROM webhook.control WHERE args ->> 'endpoint' = '2'"
+    assert set(await installation.owner.fetchval(asked)) == {"pause", "retry_failed", "recover", "skip"}
     await person.post("/merchants/m1/remove", {"endpoint": "1"})
     page = (await person.get("/merchants/m1")).text
     cards = re.findall(r'<section [^>]*aria-labelledby="([a-z_0-9]+)"', page)
@@ -188,6 +187,8 @@ async def test_a_second_endpoint_is_added_for_refunds_and_paused(
     assert "Nothing is sent to endpoint 1: it was removed." in page
     anew = {"endpoint": "1", "url": installation.receiver.url("m1")}
     installation.receiver.accept("m1", Secret(secret_in(await person.post("/merchants/m1/endpoint", anew))))
+    # The other one is paused, and so is this.
+    await person.post("/merchants/m1/resume", {"endpoint": "1"})
     await installation.emit("m1")
     assert (await installation.arrived(3, "m1"))[-1].signature is Signature.RIGHT
     await person.post("/merchants/m1/remove", {"endpoint": "2"})

@@ -715,7 +715,7 @@ QUESTIONS: Mapping[str, Question] = {
         3 * ASKED,
     ),
     "show_skip": Question(
-        (SESSION, f"'{HOT_ONE}'", LONG_AGO, NOW, "NULL", "'ch_0123456789'", str(ASKED), "10"), 2 * ASKED
+        (SESSION, f"'{HOT_ONE}'", LONG_AGO, NOW, "NULL", "'ch_0123456789'", "1", str(ASKED), "10"), 2 * ASKED
     ),
     "show_states": Question((SESSION, f"ARRAY[{_uuid(LOGGED)}]", "'test'"), VIEWS),
     "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),

@@ -157,7 +157,7 @@ EVENT = "lpad('1000', 32, '0')::uuid"
 NOW = "clock_timestamp()"
 COUNTED = MAX_COUNTED + 1
 OF_FARES = "1001", "'1 day'", "100"
-SKIPPED = f"{NOW} - interval '6 hours'", NOW, "ARRAY['charge.reversed']", "'ch_none'"
+SKIPPED = f"{NOW} - interval '6 hours'", NOW, "ARRAY['charge.reversed']", "'ch_none'", "NULL"
 ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "all": (_list(), PAGE),
     "all, further on": (_list("{rows} / 2"), PAGE),

@@ -534,6 +534,16 @@ async def test_a_preview_counts_what_the_command_line_counts(
         shown, said = await previews.skip(console.viewer, skip), await command_line.preview_skip(skip)
         assert (shown.kinds, shown.types, shown.has_more) == (said.kinds, said.types, False), which
         assert (shown.merchants, shown.more_merchants) == (said.merchants if merchant_id is None else {}, 0)
+    for endpoint in (1, 2) if merchant_id == "m" else ():
+        wanted = Recover(merchant_id, LONG_AGO, now, 1000, ALL_STATES, endpoint=endpoint)
+        skip = Skip(merchant_id, now, endpoint=endpoint)
+        counts = [
+            (await previews.recovery(console.viewer, wanted), await previews.skip(console.viewer, skip)),
+            (await command_line.preview_recovery(wanted), await command_line.preview_skip(skip)),
+        ]
+        shown_kinds, said_kinds = ([each.kinds for each in both] for both in counts)
+        assert shown_kinds == said_kinds
+        assert [bool(kinds) for kinds in said_kinds] == 2 * [endpoint == 1]
 
 
 async def test_a_preview_says_where_there_may_be_more(

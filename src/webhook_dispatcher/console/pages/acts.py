@@ -92,8 +92,7 @@ class Scope:
 
     def retry_args(self) -> dict[str, Any]:
         """Return the args of `retry_failed`."""
-        of_one = {} if self.endpoint is None else {"endpoint": self.endpoint}
-        return {**self._since_args(), "until": self.until.isoformat(), **of_one}
+        return {**self._since_args(), "until": self.until.isoformat(), **self._endpoint_args()}
 
     def recover_args(self) -> dict[str, Any]:
         """Return the args of `recover`."""
@@ -106,11 +105,20 @@ class Scope:
 
     def skip_args(self) -> dict[str, Any]:
         """Return the args of `skip`."""
-        of_all = {} if self.merchant else {"all": True}
-        return {**self._since_args(), "before": self.until.isoformat(), **self._which_args(), **of_all}
+        of_one, of_all = self._endpoint_args(), {} if self.merchant else {"all": True}
+        return {
+            **self._since_args(),
+            "before": self.until.isoformat(),
+            **self._which_args(),
+            **of_one,
+            **of_all,
+        }
 
     def _since_args(self) -> dict[str, Any]:
         return {} if self.since is None else {"since": self.since.isoformat()}
+
+    def _endpoint_args(self) -> dict[str, Any]:
+        return {} if self.endpoint is None else {"endpoint": self.endpoint}
 
     def _which_args(self) -> dict[str, Any]:
         return {
@@ -145,7 +153,7 @@ class MassAct:
 MASS: Mapping[str, MassAct] = {
     "recover_all": MassAct(
         CommandName.RECOVER,
-        frozenset({"merchant", "state", "type", "charge", "since", "until", "time"}),
+        frozenset({"merchant", "endpoint", "state", "type", "charge", "since", "until", "time"}),
         tuple(map(str, RECOVERED_BY_DEFAULT)),
         Scope.recover_args,
         chosen_first=tuple(map(str, SENT_AGAIN)),
@@ -158,7 +166,7 @@ MASS: Mapping[str, MassAct] = {
     ),
     "skip_all": MassAct(
         CommandName.SKIP,
-        frozenset({"merchant", "type", "charge", "since", "until", "time"}),
+        frozenset({"merchant", "endpoint", "type", "charge", "since", "until", "time"}),
         (State.PENDING, State.PENDING_RETRY),
         Scope.skip_args,
         is_destructive=True,
@@ -314,13 +322,20 @@ class ActPages:
         """Count what the command would find."""
         since = scope.since or LONG_AGO
         if act.command is CommandName.SKIP:
-            skip = Skip(scope.merchant, scope.until, since, scope.types, scope.charge)
+            skip = Skip(scope.merchant, scope.until, since, scope.types, scope.charge, scope.endpoint)
             return await self.previews.skip(request.key, skip)
         period = since, scope.until, MAX_RETRIED
         kinds = scope.states, scope.types, scope.charge
-        wanted = Recover(scope.merchant, *period, *kinds, leave_out=scope.leave_out, retries=self.retries)
+        wanted = Recover(
+            scope.merchant,
+            *period,
+            *kinds,
+            leave_out=scope.leave_out,
+            retries=self.retries,
+            endpoint=scope.endpoint,
+        )
         is_retry = act.command is CommandName.RETRY_FAILED
-        return await self.previews.recovery(request.key, wanted, is_retry, scope.endpoint)
+        return await self.previews.recovery(request.key, wanted, is_retry)
 
     async def act(self, request: Request) -> Response:
         """Give the commands that were previewed."""
@@ -406,7 +421,7 @@ def _scope(
         return Scope(fields, wanted.since, until, states, endpoint=wanted.endpoint)
     states = tuple(chosen) or ((fields.state,) if fields.state else act.chosen_first)
     leave_out = tuple(str(what) for what in LeaveOut if what not in form.get("included", ()))
-    return Scope(fields, wanted.since, until, states, leave_out)
+    return Scope(fields, wanted.since, until, states, leave_out, wanted.endpoint)
 
 
 def _shown_fields(request: Request, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:

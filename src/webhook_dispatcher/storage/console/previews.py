@@ -27,24 +27,20 @@ class Previews:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def recovery(
-        self, session: bytes, wanted: Recover, with_platform: bool = False, endpoint: int | None = None
-    ) -> Preview:
-        """Count what a recovery would send. with_platform: also the platform's, where nobody is named.
-
-        endpoint: to that of this number alone.
-        """
+    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> Preview:
+        """Count what a recovery would send. with_platform: also the platform's, where nobody is named."""
         [numbers] = await self._ask("show_numbers", session, None, wanted.until, wanted.merchant_id)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
         kinds = list(wanted.states), wanted.types, wanted.charge, with_platform
         left_out = wanted.retries, list(wanted.leave_out)
         before = NEWEST if numbers["has_copies"] else numbers["end_seq"]
-        asked = wanted.merchant_id, *place, *kinds, *left_out, endpoint, before
+        asked = wanted.merchant_id, *place, *kinds, *left_out, wanted.endpoint, before
         return await self._count("show_recovery", session, *asked)
 
     async def skip(self, session: bytes, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
-        asked = wanted.merchant_id, wanted.since, wanted.before, wanted.types, wanted.charge
+        which = wanted.types, wanted.charge, wanted.endpoint
+        asked = wanted.merchant_id, wanted.since, wanted.before, *which
         return await self._count("show_skip", session, *asked)
 
     async def _count(self, name: str, session: bytes, merchant_id: str | None, *asked: object) -> Preview:

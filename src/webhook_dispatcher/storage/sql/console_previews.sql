@@ -181,8 +181,9 @@ CROSS JOIN LATERAL (
 -- $4 before timestamptz
 -- $5 types text[], or null
 -- $6 charge text, or null
--- $7 look bigint
--- $8 merchants_shown bigint
+-- $7 endpoint smallint, or null; its number, of the merchant's; what is not routed yet is no endpoint's
+-- $8 look bigint
+-- $9 merchants_shown bigint
 -- row: kind text, type text, merchant_id text, deliveries bigint, has_more boolean
 -- order: none; a row for each kind, each type and those merchants that have most, and one without any of them that
 --   counts merchants and says whether a look ended early
@@ -200,7 +201,7 @@ CROSS JOIN LATERAL (
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND $2::text IS NULL
             ORDER BY owed.seq
-            LIMIT (SELECT $7::bigint)
+            LIMIT (SELECT $8::bigint)
         )
         UNION ALL
         (
@@ -212,9 +213,14 @@ CROSS JOIN LATERAL (
                 FROM webhook.console_owed AS owed
                 WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.due_at IS NULL
                 ORDER BY owed.merchant_id, owed.seq
-                LIMIT (SELECT $7::bigint)
+                LIMIT (SELECT $8::bigint)
             ) AS of_lane
             WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
+                AND (
+                    $7::smallint IS NULL
+                    OR lanes.merchant_id = webhook.lane_named($2, $7)
+                    OR $7 = 1 AND lanes.merchant_id = $2 AND num_nulls(lanes.routed_at) = 1
+                )
         )
         UNION ALL
         (
@@ -228,9 +234,10 @@ CROSS JOIN LATERAL (
                 FROM webhook.console_owed AS owed
                 WHERE owed.merchant_id = ANY(ARRAY[lanes.merchant_id]) AND owed.due_at IS NOT NULL
                 ORDER BY owed.merchant_id, owed.due_at
-                LIMIT (SELECT $7::bigint)
+                LIMIT (SELECT $8::bigint)
             ) AS of_lane
             WHERE me.name IS NOT NULL AND $2::text IS NOT NULL AND lanes.merchant_id >= $2 AND lanes.merchant_id < $2::text || ' '
+                AND ($7::smallint IS NULL OR coalesce(webhook.endpoint_of(lanes.merchant_id), 1) = $7)
         )
     ),
     meant AS MATERIALIZED (
@@ -253,7 +260,7 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT
         NULL, NULL, NULL, count(DISTINCT meant.merchant_id),
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $7, false)
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $8, false)
     FROM meant
     UNION ALL
     (
@@ -261,7 +268,7 @@ CROSS JOIN LATERAL (
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $8
+        LIMIT $9
     )
 ) AS page;
 
