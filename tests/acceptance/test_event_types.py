@@ -12,6 +12,7 @@ import pytest
 from tests.acceptance.api_merchant import start_api
 from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import Installation
+from webhook_dispatcher.domain.event import sample_of
 from webhook_dispatcher.local.behaviour import Behaviour
 
 PAGE = (Path(__file__).parents[2] / "docs/producers/writing.md").read_text(encoding="utf-8")
@@ -83,3 +84,34 @@ async def test_a_type_of_ones_own_is_sent_tested_listed_and_sent_again_though_it
     await installation.settled(failing.id, "delivered", 3)
     await installation.settled(sent.id, "delivered", 2)
     assert (await said(installation, *recover, "refund.lost"))[0] == 1
+
+
+async def test_all_types_stay_all_in_a_form_that_was_opened_before_one_was_added(
+    installation: Installation,
+) -> None:
+    await installation.configure(MERCHANT)
+    await installation.start()
+    await installation.until_true("SELECT EXISTS (SELECT FROM webhook.current_sealing_key)")
+    async with (await start_console(installation)).person(name="ada") as person:
+
+        async def opened(action: str) -> list[tuple[str, str]]:
+            """Read a form of the page: what is hidden in it, and ticked."""
+            page = (await person.get(f"/merchants/{MERCHANT}")).text
+            form = page.partition(f'action="/merchants/{MERCHANT}/{action}"')[2].partition("</form>")[0]
+            return re.findall(r'name="(known|offered|types|endpoint)" value="([^"]+)"(?: checked)?>', form)
+
+        async def saved(form: list[tuple[str, str]]) -> list[list[str] | None]:
+            await person.post(f"/merchants/{MERCHANT}/types", form)
+            rows = await installation.owner.fetch("SELECT types FROM webhook.endpoints ORDER BY number")
+            return [row["types"] for row in rows]
+
+        first, further = await opened("types"), await opened("endpoints")
+        sample = sample_of(OWN, "id").decode()
+        await installation.owner.execute("SELECT webhook.add_event_type($1, $2, NULL, 'x')", OWN, sample)
+        refused = await person.post(f"/merchants/{MERCHANT}/endpoints", [*further, ("url", "http:")])
+        assert f'value="{OWN}" checked' in refused.text.partition('"known"')[2]
+        url = installation.receiver.url("second")
+        await person.post(f"/merchants/{MERCHANT}/endpoints", [*further, ("url", url)])
+        assert await saved(first) == [None, None]
+        without_one = [field for field in await opened("types") if field[1] != "charge.created"]
+        assert await saved(without_one) != [None, None]

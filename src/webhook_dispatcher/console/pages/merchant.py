@@ -223,7 +223,7 @@ class MerchantPages:
         """Fill in the forms of an endpoint: as it is, and as it was typed. known: types."""
         wanted = endpoint.types if endpoint else None
         if number == entered == NEW:
-            wanted = request.form.get("types", ())
+            wanted = None if _is_all_ticked(request, known) else request.form.get("types", ())
         url = request.form_value("url").strip() if number == entered else endpoint.url if endpoint else ""
         return EndpointForms(
             number,
@@ -319,9 +319,9 @@ class MerchantPages:
     async def _ticked(self, request: Request) -> Sequence[str] | None:
         """Return the types that are ticked; None: all of them, AS_IT_IS: none, or more than a filter has."""
         known = await self._merchants.types(wanted_merchant(request))
-        ticked = [name for name in known if name in request.form.get("types", ())]
-        if len(ticked) == len(known):
+        if _is_all_ticked(request, known):
             return None
+        ticked = [name for name in known if name in request.form.get("types", ())]
         return ticked if 1 <= len(ticked) <= MAX_TYPES else AS_IT_IS
 
     async def set_types(self, request: Request) -> Response:
@@ -485,6 +485,11 @@ def _number(text: str) -> int:
 def _wanted_number(request: Request) -> int:
     """Return the number of the endpoint that the form is of."""
     return _number(request.form_value("endpoint"))
+
+
+def _is_all_ticked(request: Request, known: Sequence[str]) -> bool:
+    """Tell whether all types that the form had are ticked; there may be others since it was opened."""
+    return str(len(request.form.get("types", ()))) == (request.form_value("offered") or str(len(known)))
 
 
 def _known(merchant: Merchant | None) -> str:
