@@ -310,7 +310,7 @@ DELIVERY: Mapping[str, Question] = {
     ),
     "read_endpoints_since": Question((MERCHANT, NOW), VIEWS),
     "read_pauses": Question((MERCHANT,), VIEWS),
-    "read_commands_about": Question((f"ARRAY[{IN_OUTBOX}]", "5"), VIEWS),
+    "read_commands_about": Question((f"ARRAY[{IN_OUTBOX}]", "5", "1"), VIEWS),
     "read_kept": Question((), 100),
 }
 STRANDED = Question(("'5 seconds'", str(ASKED)), 4 * ASKED)
@@ -707,7 +707,9 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "is_charge_shown": Question((SESSION,), VIEWS),
     "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),
-    "show_commands_around": Question((SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED)), 3 * ASKED),
+    "show_commands_around": Question(
+        (SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED), "1"), 3 * ASKED
+    ),
     "show_commands_that_sent": Question((SESSION, "1", _uuid(LOGGED), f"ARRAY[{NOW}]", str(ASKED)), ASKED),
     "show_recovery": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")

@@ -200,14 +200,14 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     # Each of twenty may have finished on any of ten days.
     "latest attempts": (("show_latest_attempts", "{person}", "'m0'", "20"), 200),
     "commands around": (
-        ("show_commands_around", "{person}", "'m0'", "'2000-01-01'", NOW, "50", str(LOOK)),
+        ("show_commands_around", "{person}", "'m0'", "'2000-01-01'", NOW, "50", str(LOOK), "1"),
         PAGE,
     ),
     "which command sent it": (
         ("show_commands_that_sent", "{person}", "1", EVENT, f"ARRAY[{NOW}]", "400"),
         400,
     ),
-    "changes around": (("show_changes", "{person}", "'m0'", "'2000-01-01'", NOW, "50"), 50),
+    "changes around": (("show_changes", "{person}", "'m0'", "'2000-01-01'", NOW, "50", "1"), 50),
     "a recovery": (_recovery(), 3 * COUNTED),
     "a recovery of what there is not": (
         _recovery(types="ARRAY['charge.reversed']"),
@@ -284,7 +284,10 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         3 * 1_000,
     ),
     "one command": (("show_command", "{person}", "7"), 1),
-    "commands about an event": (("console_read_commands_about", "{person}", f"ARRAY[{EVENT}]", "100"), 100),
+    "commands about an event": (
+        ("console_read_commands_about", "{person}", f"ARRAY[{EVENT}]", "100", "1"),
+        100,
+    ),
     "changes": (("show_audit", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "changes of a merchant": (("show_audit_of_merchant", "{person}", "'m7'", str(NEWEST), str(PAGE)), PAGE),
     "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),

@@ -466,6 +466,49 @@ async def test_a_story_has_what_stood_around_it(console: Reading) -> None:
     assert viewers.around.changes == []
 
 
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_story_has_what_was_asked_for_its_endpoint_and_not_for_another(
+    console: Reading, number: int
+) -> None:
+    lanes = await _two_endpoints(console)
+    [seq] = await console.storage.insert(lanes[number - 1], "{}")
+    event_id = await console.storage.id_of(seq)
+    await console.db.execute("UPDATE webhook.outbox SET created_at = clock_timestamp() - interval '1 hour'")
+    asked = [
+        ("pause", None, 1, 100),
+        ("pause", None, 2, 90),
+        # Of one that was paused, the end of the other's pause is no end.
+        ("resume", None, 3 - number, 80),
+        ("retry_failed", None, 1, 50),
+        ("retry_failed", None, 2, 45),
+        ("pause", None, None, 40),
+        ("resume", None, 1, 30),
+        ("resume", None, 2, 20),
+        ("retry", event_id, 1, 15),
+        ("retry", event_id, 2, 14),
+        ("retry", event_id, None, 13),
+    ]
+    for name, event, endpoint, ago in asked:
+        given = await console.db.fetchval(
+            COMMAND_AGO, name, None if event else "m", f"{name} {endpoint}", ago
+        )
+        await console.db.execute(
+            "UPDATE webhook.control SET event_id = $2, args = $3 WHERE id = $1",
+            given,
+            event,
+            "{}" if endpoint is None else f'{{"endpoint": {endpoint}}}',
+        )
+    await console.db.execute("UPDATE webhook.endpoint SET url = url || merchant_id")
+    story = await Stories(console.pool).get(console.operator, event_id)
+    assert story is not None
+    assert [command.requested_by for command in story.around.commands] == [
+        *(f"pause {number}", f"retry_failed {number}", "pause None", f"resume {number}")
+    ]
+    assert [command.requested_by for command in story.facts.commands] == [f"retry {number}", "retry None"]
+    urls = [change.url_after for change in story.around.changes if change.action == "url changed"]
+    assert urls == [f"https://example.com/{lanes[number - 1]}"]
+
+
 async def _fill_for_previews(console: Reading) -> None:
     """Have deliveries of every sort that a mass command takes, or leaves out."""
     await console.storage.configure(*("m", "n", "$platform"))

@@ -54,7 +54,7 @@ async def _asked(storage: StorageHarness) -> Mapping[str, Sequence[object]]:
         "read_circumstances": (["m"], 2**62, 10, None),
         "read_pauses": ("m",),
         "read_endpoints_since": ("m", now),
-        "read_commands_about": ([event], 10),
+        "read_commands_about": ([event], 10, 1),
         "read_kept": (),
         "find_whoever_failed": (LONG_AGO, "", "", True, DAY, 100, 10, 10),
         "read_fares": (["m"], 10, DAY, 100, True),

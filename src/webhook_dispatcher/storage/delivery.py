@@ -98,7 +98,9 @@ class DeliveryReader:
         attempts = await self.part("attempts", self._attempts(delivery.event_id), []) if is_sent else []
         pauses = await self.part("pauses", self.pauses(now.lane), {})
         ids = [delivery.event_id, *([delivery.copy_of] if delivery.copy_of else [])]
-        commands = await self.part("commands", self.commands_about(*ids), []) if is_sent else []
+        commands: Sequence[CommandFacts] = []
+        if is_sent:
+            commands = await self.part("commands", self.commands_about(*ids, endpoint=number), [])
         neighbours: Sequence[Neighbour] = []
         if not self.unread and was_sent_in_order(delivery, attempts):
             first = attempts[0].started_at if attempts else now.now
@@ -142,9 +144,10 @@ class DeliveryReader:
         rows = [dict(row) for row in await self._ask("read_pauses", lane)]
         return {row.pop("scope"): Pause(**row) for row in rows}
 
-    async def commands_about(self, *ids: UUID) -> list[CommandFacts]:
-        """Return the commands about an event, or a delivery of it, in order."""
-        return [CommandFacts(**row) for row in await self._ask("read_commands_about", ids, MAX_ATTEMPTS)]
+    async def commands_about(self, *ids: UUID, endpoint: int | None = None) -> list[CommandFacts]:
+        """Return the commands about an event, or a delivery of it, in order; not those to other endpoints."""
+        rows = await self._ask("read_commands_about", ids, MAX_ATTEMPTS, endpoint)
+        return [CommandFacts(**row) for row in rows]
 
     async def kept(self) -> tuple[date | None, bool]:
         """Say since which day finished deliveries are kept, and whether charges are indexed."""

@@ -86,12 +86,13 @@ class Stories:
     async def _look_around(self, session: bytes, facts: EventFacts) -> Surroundings:
         delivery = facts.delivery
         merchant, until = delivery.merchant_id, delivery.finished_at or facts.circumstances.now
-        period = merchant, delivery.created_at, until
+        # What is not routed is number 1's, as the only one is.
+        period, endpoint = (merchant, delivery.created_at, until), delivery.endpoint or 1
         rows = [
-            *await self._ask(session, "show_commands_around", *period, MAX_PAUSES, LOOK),
+            *await self._ask(session, "show_commands_around", *period, MAX_PAUSES, LOOK, endpoint),
             *await self._sent_by(session, facts),
         ]
-        changes = await self._ask(session, "show_changes", *period, MAX_CHANGES)
+        changes = await self._ask(session, "show_changes", *period, MAX_CHANGES, endpoint)
         return Surroundings(
             sorted({CommandFacts(**row) for row in rows}, key=lambda command: command.id),
             [EndpointChange(**row) for row in changes],

@@ -22,14 +22,15 @@ CROSS JOIN LATERAL (
 ) AS page;
 
 -- name: show_commands_around
--- Read the commands of a time that were about a merchant, or everybody, as far as has been looked: pauses, among them one
--- that went on into that time, and their ends; what goes through many deliveries.
+-- Read the commands of a time that were about an endpoint, its merchant, or everybody, as far as has been looked: pauses, among
+-- them one that went on into that time, and their ends; what goes through many deliveries.
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 since timestamptz
 -- $4 until timestamptz
 -- $5 look_at_pauses bigint
 -- $6 look bigint
+-- $7 endpoint smallint; its number
 -- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
 -- order: by id
 -- none: nobody asked for anything, or the session is over
@@ -43,7 +44,7 @@ CROSS JOIN LATERAL (
         FROM (
             SELECT
                 commands.id, commands.command, commands.requested_by, commands.status, commands.created_at,
-                commands.handled_at
+                commands.handled_at, commands.args
             FROM webhook.console_commands AS commands
             WHERE me.name IS NOT NULL
                 AND left(coalesce(commands.merchant_id, ''), 128) = scope.merchant_id
@@ -51,6 +52,7 @@ CROSS JOIN LATERAL (
             ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
             LIMIT (SELECT $5::bigint)
         ) AS looked
+        WHERE coalesce(looked.args ->> 'endpoint', $7::smallint::text) = $7::smallint::text
     ) AS paused
     WHERE paused.created_at <= $4
         AND (
@@ -62,7 +64,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT
             commands.id, commands.command, commands.requested_by, commands.status, commands.created_at,
-            commands.handled_at, commands.merchant_id
+            commands.handled_at, commands.merchant_id, commands.args
         FROM webhook.console_commands AS commands
         WHERE me.name IS NOT NULL AND commands.id >= 0
         ORDER BY commands.id DESC
@@ -70,6 +72,7 @@ CROSS JOIN LATERAL (
     ) AS looked
     WHERE looked.command IN ('retry_failed', 'recover', 'skip')
         AND (num_nulls(looked.merchant_id) = 1 OR looked.merchant_id = $2)
+        AND coalesce(looked.args ->> 'endpoint', $7::smallint::text) = $7::smallint::text
         AND looked.created_at BETWEEN $3 AND $4
 ) AS page
 ORDER BY page.id;
@@ -129,7 +132,8 @@ CROSS JOIN LATERAL (
 -- $2 merchant_id text
 -- $3 since timestamptz
 -- $4 until timestamptz
--- $5 most bigint
+-- $5 most bigint; as for all its endpoints
+-- $6 endpoint smallint; its number
 -- row: id bigint, at timestamptz, role text, person text, action text, command_id bigint, url_before text, url_after text
 -- order: by id
 -- none: nothing was, or who looks is no operator, or the session is over
@@ -148,5 +152,6 @@ CROSS JOIN LATERAL (
     ) AS looked
     WHERE looked.at BETWEEN $3 AND $4
         AND looked.action NOT LIKE 'command %' AND looked.action NOT LIKE 'api key %'
+        AND coalesce(coalesce(looked.after, looked.before) ->> 'endpoint', $6::smallint::text) = $6::smallint::text
 ) AS page
 ORDER BY page.id;

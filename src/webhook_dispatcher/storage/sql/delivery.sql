@@ -272,6 +272,7 @@ CROSS JOIN LATERAL (
 -- $1 reader bytea
 -- $2 ids uuid[]
 -- $3 most bigint
+-- $4 endpoint smallint; of what was asked for of one endpoint, that of this number alone; null: all
 -- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
 -- order: by id
 -- none: nobody asked for anything, or the session is over
@@ -282,6 +283,7 @@ CROSS JOIN LATERAL (
         commands.id, commands.command, commands.requested_by, commands.status, commands.created_at, commands.handled_at
     FROM role.commands AS commands
     WHERE role.may_read AND commands.event_id = ANY($2)
+        AND ($4::smallint IS NULL OR coalesce(commands.args ->> 'endpoint', $4::smallint::text) = $4::smallint::text)
     LIMIT $3
 ) AS page
 ORDER BY page.id;
