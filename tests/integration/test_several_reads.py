@@ -249,7 +249,7 @@ async def test_what_is_changed_while_a_second_endpoint_is_added_is_changed(
     adding = await storage.session(user="postgres")
     async with adding.transaction():
         assert await adding.fetchval(ADD) == "created"
-        changing = asyncio.create_task(run(*given))
+        changing = asyncio.ensure_future(run(*given))
         await storage.until_waiting("webhook-dispatcher cli", changing)
     await changing
     assert await storage.db.fetchrow(FIRST) != before
