@@ -8,7 +8,8 @@
 -- name: show_numbers
 -- Find between which numbers the events of a range of time are, from what dispatchers noted each minute. An event may have
 -- been inserted up to ten minutes after its created_at (a long transaction), or one before (a clock). A copy has a number of when
--- it was routed, or handed on: behind the end there may be any of whom has, or had, several endpoints.
+-- it was routed, or handed on: behind the end there may be any of a merchant who has, or had, several endpoints. Of all merchants
+-- that would be to look from the newest on: there such a copy is found by its merchant alone.
 -- $1 session bytea
 -- $2 since timestamptz, or null
 -- $3 until timestamptz, or null
@@ -38,8 +39,7 @@ CROSS JOIN LATERAL (
             FROM webhook.console_lanes AS lanes
             WHERE me.name IS NOT NULL
                 AND lanes.merchant_id LIKE E'%\x1f%'
-                AND webhook.merchant_of(lanes.merchant_id) >= coalesce($4::text, '')
-                AND webhook.merchant_of(lanes.merchant_id) <= coalesce($4::text, E'\U0010ffff')
+                AND webhook.merchant_of(lanes.merchant_id) = $4
             LIMIT 1
         ), false) AS has_copies
     OFFSET 0
