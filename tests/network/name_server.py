@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import socket
 import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -124,13 +125,18 @@ async def listen_on_both(server: "NameServer") -> tuple[asyncio.Server, asyncio.
     while True:
         stream = await asyncio.start_server(server.converse, "127.0.0.1", 0)
         port: int = stream.sockets[0].getsockname()[1]
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.setblocking(False)
         try:
-            transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+            # Bound here: where a loop is told to do it, uvloop's does not say by errno why it could not.
+            datagrams.bind(("127.0.0.1", port))
         except OSError as error:
             stream.close()
+            datagrams.close()
             if error.errno != errno.EADDRINUSE:
                 raise
         else:
+            transport, _ = await loop.create_datagram_endpoint(lambda: server, sock=datagrams)
             return stream, transport, port
 
 
