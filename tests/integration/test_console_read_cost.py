@@ -189,6 +189,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         4,
     ),
     "numbers": (("show_numbers", "{person}", NOW, NOW, "NULL"), 2),
+    "numbers of a merchant": (("show_numbers", "{person}", NOW, NOW, "'m0'"), 2),
     "a story": (("console_read_deliveries", "{person}", f"ARRAY[{EVENT}]", "20", "ARRAY['m7']"), 1),
     "where it was to go": (("console_read_endpoints_since", "{person}", "'m7'", NOW), 1),
     "its payload": (("show_payload", "{person}", EVENT, "1000"), 1),

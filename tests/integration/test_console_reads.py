@@ -589,6 +589,26 @@ async def test_a_preview_counts_what_the_command_line_counts(
         assert [bool(kinds) for kinds in said_kinds] == 2 * [endpoint == 1]
 
 
+async def test_a_preview_of_one_endpoint_counts_what_the_command_line_counts(console: Reading) -> None:
+    first, second = await _two_endpoints(console)
+    await console.storage.insert("m")
+    for lane in (first, second):
+        await console.storage.insert(lane)
+    waiting = [(await console.storage.insert_due(lane, 60))[0] for lane in ("m", first, second, second)]
+    ended = [(await console.storage.insert("m"))[0] for _ in range(2)]
+    await console.storage.finish(*ended, waiting[-1], state="failed")
+    await console.db.execute("UPDATE webhook.delivery_log SET attempts = 0 WHERE seq = $1", ended[0])
+    now = await console.storage.now()
+    previews, command_line = Previews(console.pool), Administration(console.db)
+    for endpoint, owed, again in ((1, 3, 3), (2, 2, 2)):
+        skip = Skip("m", now, endpoint=endpoint)
+        wanted = Recover("m", LONG_AGO, now, 1000, ("failed", "pending_retry"), retries=7, endpoint=endpoint)
+        shown = await previews.skip(console.viewer, skip), await previews.recovery(console.viewer, wanted)
+        said = await command_line.preview_skip(skip), await command_line.preview_recovery(wanted)
+        assert [each.total for each in shown] == [owed, again]
+        assert [each.kinds for each in shown] == [each.kinds for each in said]
+
+
 async def test_a_preview_says_where_there_may_be_more(
     console: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:

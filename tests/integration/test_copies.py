@@ -272,6 +272,10 @@ async def test_a_command_for_many_is_for_one_endpoint_alone_where_it_is_named(
     left = {row["seq"] for row in await storage.db.fetch("SELECT seq FROM webhook.outbox")}
     assert unrouted in left
     assert left.isdisjoint(found.seqs)
+    # What is given up before it is routed is no endpoint's: sent again, it would be routed.
+    event_id = await storage.id_of(unrouted)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.cancel((await transaction.find_deliveries([event_id]))[event_id])
     await storage.db.execute(
         "UPDATE webhook.delivery_log SET failed_reason = 'exhausted' WHERE state = 'failed'"
     )
@@ -287,6 +291,8 @@ async def test_a_command_for_many_is_for_one_endpoint_alone_where_it_is_named(
             assert (preview.total, preview.given_up_later) == (expected, 0)
             preview = await admin.preview_recovery(replace(later, until=now))
             assert preview.given_up_later == expected
+            together = RetryFailed("m", LONG_AGO, later.until, 10, each)
+            assert await transaction.count_failed(together) == expected
 
 
 async def test_an_event_that_was_routed_is_not_lost(storage: StorageHarness, here: Daemon) -> None:

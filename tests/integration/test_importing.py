@@ -77,19 +77,24 @@ async def test_what_locks_the_state_comes_last_so_that_nobody_waits_for_it_with_
 ) -> None:
     settings = {**database.settings("webhook_admin"), "SECRET_KEYS": make_key("k1")}
     file = tmp_path / "merchants.csv"
-    rows = [f"{merchant},https://{merchant}.example.com/,charge.failed" for merchant in ("m0", "m1", "m2")]
+    rows = [
+        f"{merchant},https://{merchant}.example.com/,charge.failed" for merchant in ("gone", "m0", "m1", "m2")
+    ]
     file.write_text("\n".join(["merchant_id,url,types", *rows]))
     db, watch = await database.connect(), await database.connect()
     importing = ["webhook_dispatcher", "endpoint", "import", str(file), "--replace"]
-    # Two have several endpoints, the first of them no number 1 any more.
+    # Two have several endpoints, the first of them no number 1 any more; one had several.
     some = tmp_path / "some.csv"
-    some.write_text("\n".join(["merchant_id,url,types", *rows[:2]]))
+    some.write_text("\n".join(["merchant_id,url,types", *rows[:3]]))
     configuring = [*importing[:-2], str(some)]
     done = await asyncio.to_thread(forked.run, configuring, environment(settings), tmp_path)
     assert done.returncode == 0, done
-    for merchant in ("m0", "m1"):
+    for merchant in ("gone", "m0", "m1"):
         assert await db.fetchval(ADD, merchant) == "created"
-    await db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = E'm0\\x1f1'")
+    await db.execute(
+        "DELETE FROM webhook.endpoint WHERE merchant_id = E'm0\\x1f1' OR merchant_id LIKE 'gone%'"
+    )
+    assert await db.fetchval("SELECT webhook.become_direct('gone')")
     async with db.transaction():
         await db.execute(CONFIGURE, "m2")
         imported = asyncio.create_task(
@@ -107,7 +112,7 @@ async def test_what_locks_the_state_comes_last_so_that_nobody_waits_for_it_with_
         "SELECT merchant_id, types FROM webhook.endpoints WHERE number = 1 ORDER BY merchant_id"
     )
     assert [tuple(row) for row in filters] == [
-        (merchant, ["charge.failed"]) for merchant in ("m0", "m1", "m2")
+        (merchant, ["charge.failed"]) for merchant in ("gone", "m0", "m1", "m2")
     ]
     for connection in (db, watch):
         await connection.close()

@@ -175,6 +175,12 @@ async def test_nothing_is_written_while_each_endpoint_of_the_platform_is_owed_a_
     await give_up(storage, here, "m", HOUR)
     await storage.db.execute(OWE_NOTICES, MAX_OWED)
     assert (await report(here), await unreported(storage)) == (Reported({}, has_more=False), 1)
+    # A second one that wants none of them, and is owed none, changes nothing.
+    await storage.db.execute("DELETE FROM webhook.outbox WHERE merchant_id LIKE E'%\\x1f2'")
+    await storage.db.execute(
+        "UPDATE webhook.endpoint SET types = '{endpoint.suspended}' WHERE merchant_id LIKE E'$platform\\x1f2'"
+    )
+    assert await report(here) == Reported({}, has_more=False)
     await storage.db.execute("DELETE FROM webhook.outbox WHERE seq = (SELECT max(seq) FROM webhook.outbox)")
     await give_up(storage, here, "m", HOUR / 2)
     assert (await report(here)).written["delivery.failed"] == 1

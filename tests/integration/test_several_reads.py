@@ -70,12 +70,12 @@ async def run(storage: StorageHarness, capsys: pytest.CaptureFixture[str]) -> Ru
     settings = {**storage.database.settings("webhook_admin"), "SECRET_KEYS": f"k1:{KEY}"}
     environ = {f"WEBHOOK_{name}": text for name, text in settings.items()}
 
-    async def run(*arguments: str, code: int | None = 0) -> str:
-        """Run a command as webhook_admin; return what it printed, or complained of."""
+    async def run(*arguments: str, code: int | None = 0, told: bool = False) -> str:
+        """Run a command as webhook_admin; return what it printed, or complained of. told: both."""
         ended = await asyncio.to_thread(main, [*arguments], CliContext(environ))
         out, err = capsys.readouterr()
         assert code in (None, ended), err
-        return out if ended == 0 else out + err
+        return out if ended == 0 and not told else out + err
 
     return run
 
@@ -253,3 +253,15 @@ async def test_what_is_changed_while_a_second_endpoint_is_added_is_changed(
         await storage.until_waiting("webhook-dispatcher cli", changing)
     await changing
     assert await storage.db.fetchrow(FIRST) != before
+
+
+async def test_who_makes_an_endpoint_where_all_others_are_paused_is_told_that_it_is_too(
+    storage: StorageHarness, run: Run, several: None
+) -> None:
+    await storage.db.execute("UPDATE webhook.lane SET paused = merchant_id LIKE E'm\\x1f%'")
+    told = await run("endpoint", "add", "m", "https://merchant.example.com/4", told=True)
+    assert "it is paused: `resume m --endpoint 4` lets it be sent to" in told
+    await run("endpoint", "remove", "m", "--endpoint", "1", "--yes")
+    told = await run("endpoint", "set", "m", "https://merchant.example.com/1", told=True)
+    assert "it is paused: `resume m --endpoint 1` lets it be sent to" in told
+    assert "paused" not in await run("endpoint", "set", "y", "https://merchant.example.com/y", told=True)

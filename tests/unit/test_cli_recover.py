@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from tests.unit.fakes.administration import NOW, FakeAdministration
-from tests.unit.test_cli_commands import ASKED, DELIVERY, DONE, EVENT, SOME, Shell
+from tests.unit.test_cli_commands import ASKED, DONE, EVENT, SOME, Shell
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.domain.mass_command import Preview
@@ -226,7 +226,7 @@ def test_a_mass_retry_that_matches_nothing_names_recover_and_what_waits(shell: S
     database = FakeAdministration([replace(DONE, result={"matched": 0, "retried": 0})])
     database.preview = Preview(37, False, {"pending_retry": 37}, {"m1": 37}, 0)
     code, out, _ = shell("deliveries retry-failed --merchant m1 --endpoint 2 --since PT6H", database)
-    said = "37 wait for their next attempt: `recover --endpoint 2 --state pending_retry`"
+    said = "37 wait for their next attempt: `recover m1 --endpoint 2 --state pending_retry`"
     assert (code, said in out) == (0, True)
     (wanted,) = database.previewed
     assert isinstance(wanted, Recover)
@@ -281,9 +281,8 @@ def test_a_retry_while_everything_is_paused_warns_and_does_not_wait(shell: Shell
         True,
     )
     database = FakeAdministration([RETRIED])
-    database.pause_of = replace(pause, everything_is_paused=False)
-    database.deliveries = [replace(DELIVERY, event_id=EVENT, endpoint=2)]
-    told = "m1 --endpoint 2 is paused: the attempt waits for `resume m1 --endpoint 2`\n"
+    database.pause_of = replace(pause, everything_is_paused=False, endpoint=2)
+    told = "m1, endpoint 2 is paused: the attempt waits for `resume m1 --endpoint 2`\n"
     assert shell(f"deliveries retry {EVENT}", database)[2] == told
     database = FakeAdministration([RETRIED])
     database.pause_of = replace(pause, merchant_is_paused=False, everything_is_paused=False)

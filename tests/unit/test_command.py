@@ -81,6 +81,10 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
     assert parse_command(row) == command
 
 
+def test_every_command_is_of_one_endpoint_where_that_is_named() -> None:
+    assert [name for name, spec in COMMANDS.items() if "`args.endpoint`" not in spec.takes] == []
+
+
 @pytest.mark.parametrize(
     ("name", "command"),
     [

@@ -16,8 +16,10 @@ from webhook_dispatcher.cli.endpoints import (
     check_at_once,
     check_filter,
     filter_of,
+    is_paused,
     new_secret,
     split_types,
+    tell_pause,
 )
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import endpoint_named, print_json
@@ -64,7 +66,7 @@ def add(
     named = split_types(types)
     secret = new_secret()
 
-    async def until_added(database: Administration) -> AddedEndpoint:
+    async def until_added(database: Administration) -> tuple[AddedEndpoint, bool]:
         await check_filter(merchant, named, database)
         await database.verify_keys(keyring)
         how_many = order.at_once(at_once, None) if order else None
@@ -75,9 +77,9 @@ def add(
                 still = "something is still being sent to it; try again"
                 raise UserError(f"{endpoint_named(merchant, None)} has no other endpoint yet: {still}")
             await session.pause(LOOK.total_seconds())
-        return added
+        return added, await is_paused(database, merchant, added.number)
 
-    added = session.change(until_added, requested_by)
+    added, rests = session.change(until_added, requested_by)
     revealed = secret.revealed.decode()
     if as_json:
         print_json(
@@ -95,3 +97,5 @@ def add(
     told = endpoint_named(merchant, added.number)
     typer.echo(f"{told} ({added.id}): added; its secret is shown this once:")
     typer.echo(revealed)
+    if rests:
+        tell_pause(merchant, added.number)

@@ -145,10 +145,14 @@ async def _tell_waiting(database: Administration, request: ControlRequest) -> st
     states, endpoint = (str(State.PENDING_RETRY),), request.args.get("endpoint")
     waiting = Recover(request.merchant_id, LONG_AGO, end, MAX_RETRIED, states, endpoint=endpoint)
     preview = await database.preview_recovery(waiting)
-    more, which = "+" if preview.has_more else "", "" if endpoint is None else f"--endpoint {endpoint} "
+    more, whose = (
+        "+" if preview.has_more else "",
+        shown(request.merchant_id) if request.merchant_id else "--all",
+    )
+    which = whose if endpoint is None else f"{whose} --endpoint {endpoint}"
     return (
         f"none had failed for good; {preview.total:,}{more} wait for their next attempt: "
-        f"`recover {which}--state pending_retry` attempts those now"
+        f"`recover {which} --state pending_retry` attempts those now"
     )
 
 

@@ -109,7 +109,7 @@ def set_(
     secret = new_secret()
     number = endpoint or 1
 
-    async def configure(database: Administration) -> tuple[bool, int | None]:
+    async def configure(database: Administration) -> tuple[bool, int | None, bool]:
         created = False
         await check_filter(merchant, named, database)
         endpoints = await database.list_endpoints(merchant)
@@ -124,9 +124,9 @@ def set_(
                 await database.set_types(merchant, filter_of(named), number)
             if order is not None:
                 await database.set_order(merchant, wanted, number)
-        return created, wanted
+        return created, wanted, created and await is_paused(database, merchant, number)
 
-    created, wanted = session.change(configure, requested_by)
+    created, wanted, rests = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
     filtered = {"types": filter_of(named)} if named else {}
     ordered = {} if order is None else {"order": order, "at_once": wanted}
@@ -138,11 +138,23 @@ def set_(
     elif revealed is not None:
         typer.echo(f"{endpoint_named(merchant, endpoint)}: configured; the secret is shown this once:")
         typer.echo(revealed)
+        if rests:
+            tell_pause(merchant, number)
     else:
         changes = (("URL", url), ("types", types), ("order", order))
         changed = " and ".join(name for name, given in changes if given is not None)
         told = endpoint_named(merchant, endpoint)
         typer.echo(f"{told}: {changed} changed; the secret stays (see `endpoint rotate-secret`)")
+
+
+async def is_paused(database: Administration, merchant: str, number: int) -> bool:
+    """Tell whether an endpoint is paused: one that is added where all others are is, too."""
+    return any(each.paused for each in await database.list_endpoints(merchant) if each.number == number)
+
+
+def tell_pause(merchant: str, number: int) -> None:
+    """Say that an endpoint that was just made is paused, and what ends that."""
+    typer.echo(f"it is paused: `resume {shown(merchant)} --endpoint {number}` lets it be sent to", err=True)
 
 
 async def _put(

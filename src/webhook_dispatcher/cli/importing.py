@@ -91,6 +91,7 @@ def import_(
         endpoints = await database.list_endpoints()
         known = {endpoint.merchant_id for endpoint in endpoints}
         with_first = {endpoint.merchant_id for endpoint in endpoints if endpoint.number == 1}
+        last = await database.list_with_numbers() - with_first
         taken = [] if replace else [entry for entry in entries if entry.merchant_id in known]
         own = await database.list_own_types()
         strange = [
@@ -115,11 +116,9 @@ def import_(
                 )
             return imported
         async with database.transaction():
-            # By merchant, so that two of these lock endpoints in one order. Last what locks `state`: a first
-            # endpoint beside others, and types. Whoever changes a filter waits for it with an endpoint.
-            for entry in sorted(
-                entries, key=lambda entry: (entry.merchant_id in known - with_first, entry.merchant_id)
-            ):
+            # By merchant, so that two of these lock endpoints in one order. Last what locks `state`, for
+            # which others wait with an endpoint: a first one where there are, or were, several, and types.
+            for entry in sorted(entries, key=lambda entry: (entry.merchant_id in last, entry.merchant_id)):
                 await _store(database, keyring, entry, entry.merchant_id in with_first, imported)
             await database.set_types_of(
                 {entry.merchant_id: filter_of(entry.types) for entry in entries if entry.types}
@@ -139,16 +138,16 @@ def import_(
 
 
 async def _store(
-    database: Administration, keyring: Keyring, entry: Entry, is_known: bool, imported: Imported
+    database: Administration, keyring: Keyring, entry: Entry, has_first: bool, imported: Imported
 ) -> None:
     """Configure a merchant or change it; UserError, and with it nothing at all, if others were faster."""
     secret = entry.secret or new_secret()
     sealed = keyring.seal(entry.merchant_id, secret)
-    if is_known and await database.update_endpoint_url(entry.merchant_id, entry.url):
+    if has_first and await database.update_endpoint_url(entry.merchant_id, entry.url):
         if entry.secret is not None:
             await database.rotate_secret(entry.merchant_id, sealed, None, keyring)
         imported.replaced.append(entry.merchant_id)
-    elif not is_known and await database.insert_endpoint(entry.merchant_id, entry.url, sealed, keyring):
+    elif not has_first and await database.insert_endpoint(entry.merchant_id, entry.url, sealed, keyring):
         imported.configured.append(entry.merchant_id)
         if entry.secret is None:
             imported.secrets[entry.merchant_id] = secret.revealed.decode()

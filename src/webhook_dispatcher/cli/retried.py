@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from webhook_dispatcher.cli.output import shown
+from webhook_dispatcher.cli.output import endpoint_named, shown
 from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.domain.errors import UserError
@@ -43,9 +43,12 @@ async def look_before(database: Administration, event: UUID, endpoint: int | Non
     if pause.everything_is_paused:
         return Before((delivery,), attempts, "everything is paused: the attempt waits for `resume --all`")
     if pause.merchant_is_paused:
-        number = next((each.endpoint for each in found if each.event_id == delivery), None)
-        name = shown(pause.merchant_id) + ("" if number is None else f" --endpoint {number}")
-        return Before((delivery,), attempts, f"{name} is paused: the attempt waits for `resume {name}`")
+        name, number = shown(pause.merchant_id), pause.endpoint
+        which = name if number is None else f"{name} --endpoint {number}"
+        told = (
+            f"{endpoint_named(pause.merchant_id, number)} is paused: the attempt waits for `resume {which}`"
+        )
+        return Before((delivery,), attempts, told)
     return Before((delivery,), attempts)
 
 

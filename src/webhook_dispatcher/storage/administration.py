@@ -349,6 +349,10 @@ class Administration:
         """Return all endpoints, or a merchant's, in order of merchant and number."""
         return [EndpointView(**row) for row in await self._rows("list_endpoints", merchant_id)]
 
+    async def list_with_numbers(self) -> set[str]:
+        """Return the merchants who have, or had, several endpoints."""
+        return {row["merchant_id"] for row in await self._rows("list_with_numbers")}
+
     async def list_routed(self) -> list[Routed]:
         """Return the merchants for whose sake programs are refused that know only one endpoint."""
         return [Routed(**row) for row in await self._rows("list_routed")]

@@ -43,8 +43,9 @@ def _most_first(counts: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class PauseOf:
-    """Whose an event is, and whether it is held back by an operator."""
+    """Whose an event is, and whether it is held back by an operator. endpoint: of several, its number."""
 
     merchant_id: str
     merchant_is_paused: bool
     everything_is_paused: bool
+    endpoint: int | None = None

@@ -257,6 +257,9 @@ class FakeAdministration(Administration):
     async def is_known_merchant(self, merchant_id: str) -> bool:
         return merchant_id not in self.strangers
 
+    async def list_with_numbers(self) -> set[str]:
+        return set()
+
     async def list_deliveries(self, wanted: DeliveryFilter) -> list[DeliveryView]:
         self.wanted = wanted
         return self.deliveries

@@ -94,7 +94,7 @@ class Skipping:
         count = sum(skipped.values())
         if count < len(found.seqs):
             # What was routed or handed on since is owed under other numbers, which the look may have passed.
-            after = replace(after, reached=progress.reached)
+            after = progress
         # Where one was in flight, one of the lane's slots for retries is free now.
         heads: dict[str, int | None] = dict.fromkeys(found.lanes)
         return Chunk(replace(after, skipped=after.skipped + count), heads)

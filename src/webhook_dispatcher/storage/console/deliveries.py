@@ -157,8 +157,7 @@ class Deliveries:
         if since is None and wanted.until is None:
             return 0, NEWEST
         [row] = await self._ask("show_numbers", session, since, wanted.until, wanted.merchant_id)
-        # What ended then had its number, whenever it was routed.
-        return row["first_seq"], NEWEST if row["has_copies"] and not wanted.of_end else row["end_seq"]
+        return row["first_seq"], row["end_seq"]
 
     async def _few(self, session: bytes, wanted: DeliveryFilter, place: _Place, limit: int) -> DeliveryPage:
         charge_id = None if wanted.event_id is not None else wanted.charge_id

@@ -20,6 +20,15 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT (merchant_id) DO NOTHING
 RETURNING merchant_id;
 
+-- name: list_with_numbers
+-- Name the merchants who have, or had, several endpoints: where one of them gets a first one, a trigger locks the state.
+-- row: merchant_id text
+-- order: none
+-- none: nobody has
+SELECT DISTINCT webhook.merchant_of(lanes.merchant_id) AS merchant_id
+FROM webhook.lanes
+WHERE lanes.merchant_id LIKE E'%\x1f%';
+
 -- name: lock_endpoints
 -- Lock a merchant's endpoints until this transaction ends: what is asked next sees where the first one was moved meanwhile.
 -- $1 merchant_id text

@@ -8,8 +8,7 @@
 -- name: show_numbers
 -- Find between which numbers the events of a range of time are, from what dispatchers noted each minute. An event may have
 -- been inserted up to ten minutes after its created_at (a long transaction), or one before (a clock). A copy has a number of when
--- it was routed, or handed on: behind the end there may be any of a merchant who has, or had, several endpoints. Of all merchants
--- that would be to look from the newest on: there such a copy is found by its merchant alone.
+-- it was routed, or handed on: of a merchant who has, or had, several endpoints a day later ends it, and there may be more behind.
 -- $1 session bytea
 -- $2 since timestamptz, or null
 -- $3 until timestamptz, or null
@@ -30,18 +29,24 @@ CROSS JOIN LATERAL (
         coalesce((
             SELECT noted.seq + 1
             FROM webhook.console_seq_by_minute AS noted
-            WHERE me.name IS NOT NULL AND noted.minute >= $3::timestamptz + interval '10 minutes'
+            WHERE
+                me.name IS NOT NULL
+                AND noted.minute >= $3::timestamptz + CASE WHEN copies.there_are THEN interval '1 day' ELSE interval '10 minutes' END
             ORDER BY noted.minute
             LIMIT 1
         ), 9223372036854775807) AS end_seq,
-        coalesce((
-            SELECT true
-            FROM webhook.console_lanes AS lanes
-            WHERE me.name IS NOT NULL
-                AND lanes.merchant_id LIKE E'%\x1f%'
-                AND webhook.merchant_of(lanes.merchant_id) = $4
-            LIMIT 1
-        ), false) AS has_copies
+        copies.there_are AS has_copies
+    FROM (
+        SELECT
+            coalesce((
+                SELECT true
+                FROM webhook.console_lanes AS lanes
+                WHERE me.name IS NOT NULL
+                    AND lanes.merchant_id LIKE E'%\x1f%'
+                    AND webhook.merchant_of(lanes.merchant_id) = $4
+                LIMIT 1
+            ), false) AS there_are
+    ) AS copies
     OFFSET 0
 ) AS numbers;
 

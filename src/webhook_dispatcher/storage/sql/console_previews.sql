@@ -98,7 +98,15 @@ CROSS JOIN LATERAL (
                 'finished', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
                     ELSE finished.state END,
                 finished.merchant_id, finished.endpoint, finished.type,
-                finished.finished_at >= $6 AND finished.finished_at < $7, false,
+                finished.finished_at >= $6 AND finished.finished_at < $7
+                -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+                AND (
+                    $14::smallint IS NULL
+                    OR num_nulls(finished.copy_of, finished.endpoint) < 2
+                    OR finished.attempts > 0
+                    OR (SELECT num_nulls(lanes.routed_at) FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = $2) = 1
+                ),
+                false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_logged AS finished
             -- As find_finished: the index that begins with merchants is then the only one in that order.

@@ -3,8 +3,8 @@
 -- be told now is kept, and told later, more of it together.
 
 -- name: may_report
--- Become the one who reports until this transaction ends: true if the platform has an endpoint that is owed few
--- enough notices, and nobody else is at it. The row of its first endpoint is the lock: roles that only read cannot take it.
+-- Become the one who reports until this transaction ends: true if the platform has an endpoint that wants them and is owed few
+-- enough, and nobody else is at it. The row of its first endpoint is the lock: roles that only read cannot take it.
 -- $1 max_owed bigint
 -- row: may_report boolean
 -- order: one row
@@ -34,7 +34,13 @@ SELECT
                         ) AS first
                     ) AS waiting
             ) AS owed
-            WHERE endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform '
+            WHERE
+                endpoint.merchant_id >= '$platform' AND endpoint.merchant_id < '$platform '
+                -- One that wants none of them is owed none, and would never end the others'.
+                AND (
+                    num_nulls(endpoint.types) = 1
+                    OR endpoint.types && '{delivery.failed, endpoint.failing, endpoint.recovered}'
+                )
         ) IS NOT FALSE THEN false
         ELSE EXISTS (
             SELECT

@@ -56,6 +56,16 @@ WITH matching AS MATERIALIZED (
             AND ($1::text IS NULL AND finished.merchant_id <> '$platform' OR finished.merchant_id = $1)
             AND ($5::text[] IS NULL OR finished.type = ANY($5))
             AND ($6::text IS NULL OR finished.charge_id = $6)
+            AND (
+                $9::smallint IS NULL
+                OR coalesce(finished.endpoint, 1) = $9
+                -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+                AND (
+                    num_nulls(finished.copy_of, finished.endpoint) < 2
+                    OR finished.attempts > 0
+                    OR (SELECT num_nulls(lanes.routed_at) FROM webhook.lanes WHERE lanes.merchant_id = $1) = 1
+                )
+            )
     ) AS waiting
     INNER JOIN webhook.endpoints ON endpoints.merchant_id = waiting.merchant_id AND endpoints.number = waiting.endpoint
     WHERE $9::smallint IS NULL OR waiting.endpoint = $9
@@ -110,7 +120,16 @@ FROM (
         AND ($1::text IS NULL AND finished.merchant_id <> '$platform' OR finished.merchant_id = $1)
         AND ($4::text[] IS NULL OR finished.type = ANY($4))
         AND ($5::text IS NULL OR finished.charge_id = $5)
-        AND ($6::smallint IS NULL OR coalesce(finished.endpoint, 1) = $6)
+        AND (
+            $6::smallint IS NULL
+            OR coalesce(finished.endpoint, 1) = $6
+            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+            AND (
+                num_nulls(finished.copy_of, finished.endpoint) < 2
+                OR finished.attempts > 0
+                OR (SELECT num_nulls(lanes.routed_at) FROM webhook.lanes WHERE lanes.merchant_id = $1) = 1
+            )
+        )
         AND (finished.merchant_id, coalesce(finished.endpoint, 1)) IN (
             SELECT endpoints.merchant_id, endpoints.number FROM webhook.endpoints
         )
@@ -174,10 +193,15 @@ UNION ALL
 -- name: find_pause_of
 -- Tell whose a delivery is, and whether its endpoint, or everything, is paused; of an id that was used again, what commands find.
 -- $1 event_id uuid
--- row: merchant_id text, merchant_is_paused boolean, everything_is_paused boolean
+-- row: merchant_id text, endpoint smallint, merchant_is_paused boolean, everything_is_paused boolean; the endpoint's number where
+--   there are several
 -- none: the event is not known
 SELECT
     deliveries.merchant_id,
+    CASE
+        WHEN (SELECT lanes.routed_at FROM webhook.lanes WHERE lanes.merchant_id = deliveries.merchant_id) IS NOT NULL
+            THEN coalesce(deliveries.endpoint, 1::smallint)
+    END AS endpoint,
     coalesce((
         SELECT bool_or(lanes.paused)
         FROM webhook.lanes

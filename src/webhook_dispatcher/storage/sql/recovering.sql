@@ -150,13 +150,13 @@ RETURNING outbox.seq, outbox.merchant_id AS lane;
 -- order: one row; the arrays by seq; a kind is the state, or skipped
 WITH looked AS MATERIALIZED (
     SELECT
-        log.seq, log.merchant_id, log.endpoint, log.finished_at, log.type,
+        log.seq, log.merchant_id, log.endpoint, log.copy_of, log.attempts, log.finished_at, log.type,
         CASE WHEN log.failed_reason IN ('skipped', 'cancelled') THEN log.failed_reason ELSE log.state END AS kind
     FROM (
         (
             SELECT
-                all_of.seq, all_of.merchant_id, all_of.endpoint, all_of.finished_at, all_of.type, all_of.failed_reason,
-                all_of.state
+                all_of.seq, all_of.merchant_id, all_of.endpoint, all_of.copy_of, all_of.attempts, all_of.finished_at,
+                all_of.type, all_of.failed_reason, all_of.state
             FROM webhook.delivery_log AS all_of
             WHERE $1::text IS NULL AND all_of.seq > $2 AND all_of.finished_at >= $3 AND all_of.finished_at < $4
             ORDER BY all_of.seq
@@ -165,8 +165,8 @@ WITH looked AS MATERIALIZED (
         UNION ALL
         (
             SELECT
-                of_one.seq, of_one.merchant_id, of_one.endpoint, of_one.finished_at, of_one.type, of_one.failed_reason,
-                of_one.state
+                of_one.seq, of_one.merchant_id, of_one.endpoint, of_one.copy_of, of_one.attempts, of_one.finished_at,
+                of_one.type, of_one.failed_reason, of_one.state
             FROM webhook.delivery_log AS of_one
             WHERE
                 $1::text IS NOT NULL
@@ -190,7 +190,16 @@ matching AS MATERIALIZED (
         AND looked.type <> 'webhook.test'
         AND ($1::text IS NOT NULL OR looked.merchant_id <> '$platform')
         AND ($8::text[] IS NULL OR looked.type = ANY($8))
-        AND ($11::smallint IS NULL OR coalesce(looked.endpoint, 1) = $11)
+        AND (
+            $11::smallint IS NULL
+            OR coalesce(looked.endpoint, 1) = $11
+            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+            AND (
+                num_nulls(looked.copy_of, looked.endpoint) < 2
+                OR looked.attempts > 0
+                OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
+            )
+        )
         AND ($9::text IS NULL OR $9 = (
             SELECT webhook.charge_key(delivery_log.object)
             FROM webhook.delivery_log

@@ -245,7 +245,16 @@ SELECT count(*) AS matched FROM (
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $3
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-        AND ($5::smallint IS NULL OR coalesce(delivery_log.endpoint, 1) = $5)
+        AND (
+            $5::smallint IS NULL
+            OR coalesce(delivery_log.endpoint, 1) = $5
+            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+            AND (
+                num_nulls(delivery_log.copy_of, delivery_log.endpoint) < 2
+                OR delivery_log.attempts > 0
+                OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
+            )
+        )
         AND (
             SELECT true
             FROM webhook.endpoint
@@ -287,7 +296,16 @@ WITH finished AS MATERIALIZED (
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $4
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-        AND ($6::smallint IS NULL OR coalesce(delivery_log.endpoint, 1) = $6)
+        AND (
+            $6::smallint IS NULL
+            OR coalesce(delivery_log.endpoint, 1) = $6
+            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+            AND (
+                num_nulls(delivery_log.copy_of, delivery_log.endpoint) < 2
+                OR delivery_log.attempts > 0
+                OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
+            )
+        )
         AND (
             SELECT true
             FROM webhook.endpoint
@@ -380,7 +398,16 @@ WHERE
     AND delivery_log.finished_at >= $2
     AND delivery_log.finished_at < $4
     AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-    AND ($5::smallint IS NULL OR coalesce(delivery_log.endpoint, 1) = $5)
+    AND (
+        $5::smallint IS NULL
+        OR coalesce(delivery_log.endpoint, 1) = $5
+        -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
+        AND (
+            num_nulls(delivery_log.copy_of, delivery_log.endpoint) < 2
+            OR delivery_log.attempts > 0
+            OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
+        )
+    )
     AND (
         SELECT true
         FROM webhook.endpoint
