@@ -10,7 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from tests.integration.storage_harness import LEASE, StorageHarness, answered
+from tests.integration.storage_harness import LAPSED, LEASE, StorageHarness, answered
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.claim import START, ClaimedRetry
 from webhook_dispatcher.domain.event import render_instant
@@ -262,6 +262,18 @@ async def test_retries_only_one_of_them_is_claimed_an_interval(storage: StorageH
     )
     await end_rest(storage)
     assert [retry.event.seq for retry in await trials(here.claims)] == [later]
+
+
+async def test_a_holder_whose_lease_has_lapsed_does_not_end_the_rest_after_a_retry(
+    storage: StorageHarness,
+) -> None:
+    await suspended(storage)
+    await storage.insert_due("m", -5)
+    here = await storage.daemon("here")
+    (lease,) = await here.lease("m", lease=LAPSED)
+    assert len(await trials(here.claims)) == 1
+    assert (await here.records.write([], [LaneTurn(lease, True)], LEASE)).released == ("m",)
+    assert await seconds_to_rest(storage) > 3000
 
 
 async def test_a_retry_is_not_tried_before_its_time_and_then_at_once(storage: StorageHarness) -> None:

@@ -214,10 +214,12 @@ updated AS (
             WHEN plan.is_over THEN '-infinity'
             ELSE clock_timestamp() + $24::interval
         END,
+        -- A suspended merchant may have been tried by a retry since the lease lapsed, and rests.
         wait_until = CASE
-            WHEN plan.is_ours AND plan.is_over AND NOT lane.recalled AND lane.lease_until > '-infinity'
-                THEN plan.wait_until
-            ELSE lane.wait_until
+            WHEN NOT plan.is_ours OR NOT plan.is_over OR lane.recalled OR lane.lease_until = '-infinity'
+                THEN lane.wait_until
+            WHEN num_nulls(lane.suspended_at) = 0 THEN greatest(lane.wait_until, plan.wait_until)
+            ELSE plan.wait_until
         END,
         recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),
         -- Of a merchant that is suspended nothing is looked for.
