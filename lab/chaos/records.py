@@ -41,8 +41,12 @@ def recorded(
     for fits in (_fits_well, _fits, _has_the_answer):
         if len(found) == len(numbers):
             break
+        # The nearest first: attempts by hand and by schedule may be closer to each other than clocks are.
         reachable = {
-            number: [i for i, arrival in enumerate(arrivals) if any(fits(row, arrival) for row in rows)]
+            number: sorted(
+                (i for i, arrival in enumerate(arrivals) if any(fits(row, arrival) for row in rows)),
+                key=lambda i: min(abs(arrivals[i].started_at - row.started_at) for row in rows),
+            )
             for number, rows in numbers.items()
         }
         for number, before in found.items():  # what fitted better stays possible

@@ -104,7 +104,10 @@ def test_the_same_attempt_recorded_twice_is_one_repetition(builder: EvidenceBuil
     assert found(builder) == []  # as two attempts of the schedule
     builder.rows["d"][1] = replace(builder.rows["d"][1], attempt=1)
     assert found(builder) == [(What.UNEXPLAINED, "d")]
-    builder.fault("partition", 5.05, 10, ["d1.1"], exposed=1)
+    builder.fault("partition", 5.05, 7, ["d1.1"], exposed=1)
+    assert found(builder) == []
+    builder.attempt("d", 8.15, daemon="d2.1")  # the next one, closer than clocks are
+    builder.rows["d"][2] = replace(builder.rows["d"][2], attempt=2)
     assert found(builder) == []
 
 
