@@ -221,7 +221,8 @@ class Cases:
                 self.notices.append(arrival)
         elif event_id in self._absent and self.losses.take(arrival):
             event = self._absent[event_id]
-            self.absent.setdefault(event_id, Case(event, None, 0)).arrivals.append(arrival)
+            case = self.absent.setdefault(event_id, Case(event, None, 0, losses=self.losses))
+            case.arrivals.append(arrival)
         elif arrival.type != TEST_EVENT_TYPE:  # those the daemons make themselves
             self.unknown.append(arrival)
 

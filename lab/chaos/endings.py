@@ -9,7 +9,7 @@ from lab.chaos.labels import merchant_of
 from lab.chaos.order import BrokenPromise
 from lab.chaos.verdict import What
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
-from webhook_dispatcher.local.arrivals import Signature
+from webhook_dispatcher.local.arrivals import Arrival, Signature
 
 
 def ending(case: Case, evidence: Evidence, commands: Commands) -> Iterator[BrokenPromise]:
@@ -117,13 +117,10 @@ def contents(case: Case) -> Iterator[BrokenPromise]:
         yield BrokenPromise(
             What.WRONG_SIGNATURE, case, f"{len(wrong)} requests; the first: {wrong[0].signature}"
         )
-    # What a failover has lost may have been for an endpoint that it has lost too.
-    merchant = merchant_of(case.merchant_id)
     astray = [
         arrival
         for arrival in sent
-        if arrival.merchant_id != case.merchant_id
-        and not (merchant_of(arrival.merchant_id) == merchant and case.losses.forget(arrival.started_at))
+        if arrival.merchant_id != case.merchant_id and not _may_have_been_for(case, arrival)
     ]
     if astray:
         yield BrokenPromise(What.WRONG_MERCHANT, case, f"it went to {astray[0].merchant_id}")
@@ -142,6 +139,13 @@ def contents(case: Case) -> Iterator[BrokenPromise]:
         yield BrokenPromise(
             What.WRONG_BODY, case, "it is not the producer's text byte for byte in the contract's frame"
         )
+
+
+def _may_have_been_for(case: Case, arrival: Arrival) -> bool:
+    """Tell whether a request was for an endpoint of its merchant that a failover may have lost too."""
+    if merchant_of(arrival.merchant_id) != merchant_of(case.merchant_id):
+        return False
+    return case.losses.forget(arrival.started_at) or case.losses.take(arrival)
 
 
 def answers(case: Case) -> Iterator[BrokenPromise]:

@@ -71,7 +71,8 @@ class Historian:
     def _request(self, arrival: Arrival) -> str:
         answer = "no answer" if arrival.status is None else str(arrival.status)
         end = "still open" if arrival.ended_at is None else f"ended {self._time(arrival.ended_at).strip()}"
-        return f"request from {daemon_of(arrival) or 'an unnamed daemon'}: {answer}, {end}"
+        daemon = daemon_of(arrival) or "an unnamed daemon"
+        return f"request from {daemon} to {arrival.merchant_id}: {answer}, {end}"
 
     def _fault(self, one: Injection) -> str:
         hit = f" on {', '.join(sorted(one.daemons))}" if one.daemons else ""

@@ -222,7 +222,7 @@ class EvidenceBuilder:
             given_up=self.given_up,
             filters=self.filters,
             unwanted=self.unwanted,
-            routed=self.routed.keys(),
+            routed=set(self.routed),
             places=self.routed,
             lives=self.lives,
             gaps=self.gaps,

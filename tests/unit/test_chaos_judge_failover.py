@@ -2,6 +2,7 @@
 
 import pytest
 
+from lab.chaos.evidence import Life
 from lab.chaos.judge import judge
 from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
@@ -64,6 +65,18 @@ def test_an_event_that_is_gone_is_nobodys_and_its_trace_is_counted(builder: Evid
     builder.lose("e", is_traced=False)
     verdict = judge(builder.evidence())
     assert (verdict.violations, verdict.absent, verdict.traced) == ([], 1, 1)
+
+
+@pytest.mark.parametrize(("at", "is_right"), [(6.0, True), (9.5, True), (12.0, False)])
+def test_what_is_gone_may_have_been_for_an_endpoint_whose_removal_is_gone(
+    builder: EvidenceBuilder, at: float, is_right: bool
+) -> None:
+    builder.lives = {"m1.2": [Life(removed_from=0, removed_by=0)]}  # once more, by numbers given again
+    builder.event("d", 5.5)
+    builder.request("d", 6)
+    builder.request("d.2", at)
+    builder.lose("d")
+    assert found(builder) == ([] if is_right else [(What.UNKNOWN, "d")])
 
 
 @pytest.mark.parametrize(

@@ -166,5 +166,5 @@ def test_what_was_sent_in_a_lost_stretch_may_have_been_for_a_lost_endpoint(build
     builder.fault("failover", 7, 8, ["d1.1"], exposed=1, stops_all=True, forgets_from=5.2)
     builder.request("d.4", 5.4)
     assert (What.WRONG_MERCHANT, "d") not in found(builder)
-    builder.request("d.4", 9)
+    builder.request("d.4", 12)
     assert (What.WRONG_MERCHANT, "d") in found(builder)

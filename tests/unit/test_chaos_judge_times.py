@@ -83,7 +83,7 @@ def test_the_history_tells_what_happened(builder: EvidenceBuilder) -> None:
     [violation] = judge(builder.evidence()).violations
     text = "\n".join(violation.history)
     assert "committed" in text
-    assert "+5.100 A request from d1.1: 200, ended +5.120" in text
+    assert "+5.100 A request from d1.1 to m-d: 200, ended +5.120" in text
     assert "fault 1, kill -9 on d1.1: +5.200 to +5.300" in text
     assert "on record: attempt 1 (schedule)" in text
     assert text.endswith("A ended: delivered after 1 attempts")

@@ -46,7 +46,7 @@ def test_the_report_tells_the_history_of_what_was_broken(tmp_path: Path) -> None
     text = write(killed(exposed=0), tmp_path)
     assert text.startswith("# Chaos run, seed 1: FAILED\n")
     assert "- too many duplicates: 1" in text
-    assert "+5.100 A request from d1.1: 200, ended +5.120" in text
+    assert "+5.100 A request from d1.1 to m1: 200, ended +5.120" in text
 
 
 def test_the_report_says_how_others_fared_while_merchants_failed_together(tmp_path: Path) -> None:
