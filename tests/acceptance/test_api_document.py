@@ -69,7 +69,7 @@ async def with_deliveries(installation: Installation, merchant: Merchant) -> Non
 
 
 @NOTICED
-@pytest.mark.timeout(600 + CASES // 10)
+@pytest.mark.timeout(600 + CASES // 5)
 async def test_no_made_up_request_is_answered_outside_the_document(installation: Installation) -> None:
     await installation.start(RETRY_SCHEDULE="PT0.05S")
     with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
