@@ -747,7 +747,7 @@ READ_WHOLE: Mapping[str, str] = {
     "name_waiting_rows": "it looks at all lanes",
     "find_stranded": "it looks at all lanes",
     "list_routed": "it looks at all lanes",
-    "list_with_numbers": "it looks at all lanes with a number",
+    "list_with_several": "it looks at all lanes with a number",
     "list_suspended": "the view's rows are counted for `check`",
     "set_order": "it looks at all dispatchers of the last day, and an order is changed by hand",
     "read_endpoint_history": "for an operator: it may go through the audit where statistics call it empty",

@@ -281,8 +281,8 @@ def test_a_retry_while_everything_is_paused_warns_and_does_not_wait(shell: Shell
         True,
     )
     database = FakeAdministration([RETRIED])
-    database.pause_of = replace(pause, everything_is_paused=False, endpoint=2)
-    told = "m1, endpoint 2 is paused: the attempt waits for `resume m1 --endpoint 2`\n"
+    database.pause_of = replace(pause, merchant_id="m 1", everything_is_paused=False, endpoint=2)
+    told = "m 1, endpoint 2 is paused: the attempt waits for `resume 'm 1' --endpoint 2`\n"
     assert shell(f"deliveries retry {EVENT}", database)[2] == told
     database = FakeAdministration([RETRIED])
     database.pause_of = replace(pause, merchant_is_paused=False, everything_is_paused=False)

@@ -79,7 +79,7 @@ def add(
             await session.pause(LOOK.total_seconds())
         return added, await is_paused(database, merchant, added.number)
 
-    added, rests = session.change(until_added, requested_by)
+    added, paused = session.change(until_added, requested_by)
     revealed = secret.revealed.decode()
     if as_json:
         print_json(
@@ -97,5 +97,5 @@ def add(
     told = endpoint_named(merchant, added.number)
     typer.echo(f"{told} ({added.id}): added; its secret is shown this once:")
     typer.echo(revealed)
-    if rests:
+    if paused:
         tell_pause(merchant, added.number)

@@ -16,7 +16,7 @@ import typer
 
 from webhook_dispatcher.cli.event_types import HELD
 from webhook_dispatcher.cli.options import AsJson, ShardName
-from webhook_dispatcher.cli.output import endpoint_named, print_json, print_table, shown
+from webhook_dispatcher.cli.output import as_arguments, endpoint_named, print_json, print_table, shown
 from webhook_dispatcher.cli.session import CliContext, session_of
 from webhook_dispatcher.diagnosis import findings as diagnosed
 from webhook_dispatcher.diagnosis import vocabulary
@@ -387,9 +387,7 @@ def _endpoint(lane: str) -> str:
 
 
 def _rotated(lane: str) -> str:
-    number = number_of(lane)
-    option = "" if number is None else f" --endpoint {number}"
-    return f"webhook-dispatcher endpoint rotate-secret {shown(merchant_of(lane))}{option}"
+    return f"webhook-dispatcher endpoint rotate-secret {as_arguments(merchant_of(lane), number_of(lane))}"
 
 
 def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:

@@ -30,7 +30,7 @@ from webhook_dispatcher.cli.options import (
     parse_period,
     resolved,
 )
-from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.output import as_arguments, print_json, shown
 from webhook_dispatcher.cli.retried import follow_attempt, look_before, tell_attempt
 from webhook_dispatcher.cli.session import CliContext, operator, session_of
 from webhook_dispatcher.domain.command import (
@@ -145,11 +145,8 @@ async def _tell_waiting(database: Administration, request: ControlRequest) -> st
     states, endpoint = (str(State.PENDING_RETRY),), request.args.get("endpoint")
     waiting = Recover(request.merchant_id, LONG_AGO, end, MAX_RETRIED, states, endpoint=endpoint)
     preview = await database.preview_recovery(waiting)
-    more, whose = (
-        "+" if preview.has_more else "",
-        shown(request.merchant_id) if request.merchant_id else "--all",
-    )
-    which = whose if endpoint is None else f"{whose} --endpoint {endpoint}"
+    more = "+" if preview.has_more else ""
+    which = as_arguments(request.merchant_id, endpoint) if request.merchant_id else "--all"
     return (
         f"none had failed for good; {preview.total:,}{more} wait for their next attempt: "
         f"`recover {which} --state pending_retry` attempts those now"

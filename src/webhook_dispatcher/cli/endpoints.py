@@ -21,6 +21,7 @@ from webhook_dispatcher.cli.options import (
 )
 from webhook_dispatcher.cli.output import (
     WIDTH,
+    as_arguments,
     endpoint_named,
     print_facts,
     print_json,
@@ -126,7 +127,7 @@ def set_(
                 await database.set_order(merchant, wanted, number)
         return created, wanted, created and await is_paused(database, merchant, number)
 
-    created, wanted, rests = session.change(configure, requested_by)
+    created, wanted, paused = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
     filtered = {"types": filter_of(named)} if named else {}
     ordered = {} if order is None else {"order": order, "at_once": wanted}
@@ -138,7 +139,7 @@ def set_(
     elif revealed is not None:
         typer.echo(f"{endpoint_named(merchant, endpoint)}: configured; the secret is shown this once:")
         typer.echo(revealed)
-        if rests:
+        if paused:
             tell_pause(merchant, number)
     else:
         changes = (("URL", url), ("types", types), ("order", order))
@@ -154,7 +155,7 @@ async def is_paused(database: Administration, merchant: str, number: int) -> boo
 
 def tell_pause(merchant: str, number: int) -> None:
     """Say that an endpoint that was just made is paused, and what ends that."""
-    typer.echo(f"it is paused: `resume {shown(merchant)} --endpoint {number}` lets it be sent to", err=True)
+    typer.echo(f"it is paused: `resume {as_arguments(merchant, number)}` lets it be sent to", err=True)
 
 
 async def _put(

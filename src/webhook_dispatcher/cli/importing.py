@@ -91,7 +91,7 @@ def import_(
         endpoints = await database.list_endpoints()
         known = {endpoint.merchant_id for endpoint in endpoints}
         with_first = {endpoint.merchant_id for endpoint in endpoints if endpoint.number == 1}
-        last = await database.list_with_numbers() - with_first
+        last = await database.list_with_several() - with_first
         taken = [] if replace else [entry for entry in entries if entry.merchant_id in known]
         own = await database.list_own_types()
         strange = [

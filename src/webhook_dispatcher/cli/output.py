@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
@@ -83,6 +84,12 @@ def shown(value: object) -> str:
 def endpoint_named(merchant: str, number: int | None) -> str:
     """Write a merchant or, by its number, one of its several endpoints."""
     return shown(merchant) if number is None else f"{shown(merchant)}, endpoint {number}"
+
+
+def as_arguments(merchant: str, number: int | None) -> str:
+    """Write a merchant or, by its number, one of its several endpoints, as commands take it."""
+    quoted = shlex.quote(shown(merchant))
+    return quoted if number is None else f"{quoted} --endpoint {number}"
 
 
 def _print(table: "Table") -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from webhook_dispatcher.cli.output import endpoint_named, shown
+from webhook_dispatcher.cli.output import as_arguments, endpoint_named, shown
 from webhook_dispatcher.cli.session import CliContext
 from webhook_dispatcher.domain.delivery import AttemptView
 from webhook_dispatcher.domain.errors import UserError
@@ -43,12 +43,9 @@ async def look_before(database: Administration, event: UUID, endpoint: int | Non
     if pause.everything_is_paused:
         return Before((delivery,), attempts, "everything is paused: the attempt waits for `resume --all`")
     if pause.merchant_is_paused:
-        name, number = shown(pause.merchant_id), pause.endpoint
-        which = name if number is None else f"{name} --endpoint {number}"
-        told = (
-            f"{endpoint_named(pause.merchant_id, number)} is paused: the attempt waits for `resume {which}`"
-        )
-        return Before((delivery,), attempts, told)
+        paused = pause.merchant_id, pause.endpoint
+        waits = f"the attempt waits for `resume {as_arguments(*paused)}`"
+        return Before((delivery,), attempts, f"{endpoint_named(*paused)} is paused: {waits}")
     return Before((delivery,), attempts)
 
 

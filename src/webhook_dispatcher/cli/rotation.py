@@ -20,7 +20,7 @@ from webhook_dispatcher.cli.options import (
     ShardName,
     parse_period,
 )
-from webhook_dispatcher.cli.output import endpoint_named, print_json, shown
+from webhook_dispatcher.cli.output import as_arguments, endpoint_named, print_json
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import many
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
@@ -94,8 +94,7 @@ def rotate_secret(
         print_json({"merchant_id": merchant, **number, "secret": revealed, "previous_until": until})
         return
     end = f"the one before signs too until {render_instant(until)}" if until else "the one before has ended"
-    option = f" --endpoint {which}" if which else ""
-    held = f", nothing is sent until `resume {shown(merchant)}{option}`" if hold else ""
+    held = f", nothing is sent until `resume {as_arguments(merchant, which)}`" if hold else ""
     typer.echo(f"{told}: secret replaced, {end}{held}; the new one is shown this once:")
     typer.echo(revealed)
 

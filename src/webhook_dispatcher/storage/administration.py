@@ -349,9 +349,9 @@ class Administration:
         """Return all endpoints, or a merchant's, in order of merchant and number."""
         return [EndpointView(**row) for row in await self._rows("list_endpoints", merchant_id)]
 
-    async def list_with_numbers(self) -> set[str]:
+    async def list_with_several(self) -> set[str]:
         """Return the merchants who have, or had, several endpoints."""
-        return {row["merchant_id"] for row in await self._rows("list_with_numbers")}
+        return {row["merchant_id"] for row in await self._rows("list_with_several")}
 
     async def list_routed(self) -> list[Routed]:
         """Return the merchants for whose sake programs are refused that know only one endpoint."""

@@ -257,7 +257,7 @@ class FakeAdministration(Administration):
     async def is_known_merchant(self, merchant_id: str) -> bool:
         return merchant_id not in self.strangers
 
-    async def list_with_numbers(self) -> set[str]:
+    async def list_with_several(self) -> set[str]:
         return set()
 
     async def list_deliveries(self, wanted: DeliveryFilter) -> list[DeliveryView]:

@@ -20,7 +20,7 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT (merchant_id) DO NOTHING
 RETURNING merchant_id;
 
--- name: list_with_numbers
+-- name: list_with_several
 -- Name the merchants who have, or had, several endpoints: where one of them gets a first one, a trigger locks the state.
 -- row: merchant_id text
 -- order: none

@@ -390,7 +390,7 @@ corrected AS (
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
         -- Inside CASE: as a condition it would let the index of all that has failed be read.
         AND CASE
-            -- Sent all the same, by who held the lane before the filter; or handed on meanwhile, and its copy's affair.
+            -- Sent all the same, by who held the lane before the filter. Of what was handed on meanwhile the copy is recorded.
             WHEN num_nulls(delivery_log.state) = 1
                 THEN
                     $11
