@@ -31,7 +31,7 @@ CREATE TABLE webhook.state (
     signatures text[] NOT NULL DEFAULT '{service}' CONSTRAINT signatures_are_service_and_standard
     CHECK (signatures IN ('{service}', '{service,standard}'))
 );
-INSERT INTO webhook.state (schema_version, compatible_from) VALUES (28, 1);
+INSERT INTO webhook.state (schema_version, compatible_from) VALUES (29, 1);
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint
@@ -354,6 +354,12 @@ RETURN CASE WHEN number IS NULL THEN merchant ELSE merchant || E'\x1f' || number
 CREATE FUNCTION webhook.delivery_id(event_id uuid, number smallint) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN encode(substr(sha256(uuid_send(event_id) || int2send(number)), 1, 16), 'hex')::uuid;
+
+-- Which endpoint's a delivery in the log is; null: what was given up before it was sent or routed is no endpoint's, since it
+-- would be routed. routed_at: its merchant's.
+CREATE FUNCTION webhook.logged_endpoint(number smallint, copy_of uuid, attempts smallint, routed_at timestamptz) RETURNS smallint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN num_nulls(copy_of, number) < 2 OR attempts > 0 OR routed_at IS NULL THEN coalesce(number, 1::smallint) END;
 
 CREATE TABLE webhook.endpoint (
     -- Its lane: where it is the merchant's only one, and number 1, the merchant's own.
@@ -3757,7 +3763,7 @@ REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA webhook FROM public;
 GRANT EXECUTE ON FUNCTION
 webhook.event_can_be_sent, webhook.charge_key, webhook.server_identifier, webhook.command_merchant,
 webhook.endpoint_without_secrets, webhook.refuse_change, webhook.merchant_of, webhook.endpoint_of, webhook.lane_named,
-webhook.lanes_of, webhook.delivery_id
+webhook.lanes_of, webhook.delivery_id, webhook.logged_endpoint
 TO public;
 GRANT SELECT (name, charge_path, created_at, retired_at) ON webhook.event_type TO public;
 -- By name as well, so that who takes them from everybody takes nothing from these.

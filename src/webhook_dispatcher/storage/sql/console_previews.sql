@@ -99,12 +99,11 @@ CROSS JOIN LATERAL (
                     ELSE finished.state END,
                 finished.merchant_id, finished.endpoint, finished.type,
                 finished.finished_at >= $6 AND finished.finished_at < $7
-                -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
                 AND (
                     $14::smallint IS NULL
-                    OR num_nulls(finished.copy_of, finished.endpoint) < 2
-                    OR finished.attempts > 0
-                    OR (SELECT num_nulls(lanes.routed_at) FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = $2) = 1
+                    OR webhook.logged_endpoint(finished.endpoint, finished.copy_of, finished.attempts, (
+                        SELECT lanes.routed_at FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = $2
+                    )) = $14
                 ),
                 false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END

@@ -58,13 +58,9 @@ WITH matching AS MATERIALIZED (
             AND ($6::text IS NULL OR finished.charge_id = $6)
             AND (
                 $9::smallint IS NULL
-                OR coalesce(finished.endpoint, 1) = $9
-                -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
-                AND (
-                    num_nulls(finished.copy_of, finished.endpoint) < 2
-                    OR finished.attempts > 0
-                    OR (SELECT num_nulls(lanes.routed_at) FROM webhook.lanes WHERE lanes.merchant_id = $1) = 1
-                )
+                OR webhook.logged_endpoint(finished.endpoint, finished.copy_of, finished.attempts, (
+                    SELECT lanes.routed_at FROM webhook.lanes WHERE lanes.merchant_id = $1
+                )) = $9
             )
     ) AS waiting
     INNER JOIN webhook.endpoints ON endpoints.merchant_id = waiting.merchant_id AND endpoints.number = waiting.endpoint
@@ -122,13 +118,9 @@ FROM (
         AND ($5::text IS NULL OR finished.charge_id = $5)
         AND (
             $6::smallint IS NULL
-            OR coalesce(finished.endpoint, 1) = $6
-            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
-            AND (
-                num_nulls(finished.copy_of, finished.endpoint) < 2
-                OR finished.attempts > 0
-                OR (SELECT num_nulls(lanes.routed_at) FROM webhook.lanes WHERE lanes.merchant_id = $1) = 1
-            )
+            OR webhook.logged_endpoint(finished.endpoint, finished.copy_of, finished.attempts, (
+                SELECT lanes.routed_at FROM webhook.lanes WHERE lanes.merchant_id = $1
+            )) = $6
         )
         AND (finished.merchant_id, coalesce(finished.endpoint, 1)) IN (
             SELECT endpoints.merchant_id, endpoints.number FROM webhook.endpoints

@@ -192,13 +192,9 @@ matching AS MATERIALIZED (
         AND ($8::text[] IS NULL OR looked.type = ANY($8))
         AND (
             $11::smallint IS NULL
-            OR coalesce(looked.endpoint, 1) = $11
-            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
-            AND (
-                num_nulls(looked.copy_of, looked.endpoint) < 2
-                OR looked.attempts > 0
-                OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
-            )
+            OR webhook.logged_endpoint(looked.endpoint, looked.copy_of, looked.attempts, (
+                SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = $1
+            )) = $11
         )
         AND ($9::text IS NULL OR $9 = (
             SELECT webhook.charge_key(delivery_log.object)

@@ -69,14 +69,9 @@ FROM owed
 UNION ALL
 SELECT
     latest.event_id, latest.copy_of, latest.seq, latest.merchant_id,
-    CASE
-        -- Given up before it was sent or routed, it would be routed.
-        WHEN
-            num_nulls(latest.copy_of, latest.endpoint) < 2
-            OR latest.attempts > 0
-            OR (SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = latest.merchant_id) IS NULL
-            THEN coalesce(latest.endpoint, 1)
-    END,
+    webhook.logged_endpoint(latest.endpoint, latest.copy_of, latest.attempts, (
+        SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = latest.merchant_id
+    )),
     CASE
         WHEN num_nulls(latest.copy_of) = 1 THEN latest.merchant_id
         ELSE webhook.lane_of(latest.merchant_id, coalesce(latest.endpoint, 1::smallint))
@@ -247,13 +242,9 @@ SELECT count(*) AS matched FROM (
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
         AND (
             $5::smallint IS NULL
-            OR coalesce(delivery_log.endpoint, 1) = $5
-            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
-            AND (
-                num_nulls(delivery_log.copy_of, delivery_log.endpoint) < 2
-                OR delivery_log.attempts > 0
-                OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
-            )
+            OR webhook.logged_endpoint(delivery_log.endpoint, delivery_log.copy_of, delivery_log.attempts, (
+                SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = $1
+            )) = $5
         )
         AND (
             SELECT true
@@ -298,13 +289,9 @@ WITH finished AS MATERIALIZED (
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
         AND (
             $6::smallint IS NULL
-            OR coalesce(delivery_log.endpoint, 1) = $6
-            -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
-            AND (
-                num_nulls(delivery_log.copy_of, delivery_log.endpoint) < 2
-                OR delivery_log.attempts > 0
-                OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
-            )
+            OR webhook.logged_endpoint(delivery_log.endpoint, delivery_log.copy_of, delivery_log.attempts, (
+                SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = $1
+            )) = $6
         )
         AND (
             SELECT true
@@ -400,13 +387,9 @@ WHERE
     AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
     AND (
         $5::smallint IS NULL
-        OR coalesce(delivery_log.endpoint, 1) = $5
-        -- Given up before it was sent or routed, it would be routed: it is no endpoint's.
-        AND (
-            num_nulls(delivery_log.copy_of, delivery_log.endpoint) < 2
-            OR delivery_log.attempts > 0
-            OR (SELECT num_nulls(lane.routed_at) FROM webhook.lane WHERE lane.merchant_id = $1) = 1
-        )
+        OR webhook.logged_endpoint(delivery_log.endpoint, delivery_log.copy_of, delivery_log.attempts, (
+            SELECT lane.routed_at FROM webhook.lane WHERE lane.merchant_id = $1
+        )) = $5
     )
     AND (
         SELECT true
