@@ -126,6 +126,10 @@ async def test_what_has_no_effect_leaves_the_key_and_every_refusal_binds_it(
         card = await confirmed_card(merchant)
         invalid = await merchant.ask("POST", "/v1/charges", charge(card, amount=0), key="k1")
         assert invalid.code == -1007
+        strange = {f"{number:02}{'x' * 200}": 1 for number in range(60)}
+        bounded = await merchant.ask("POST", "/v1/charges", charge(card, **strange))
+        assert {len(each["field"]) for each in bounded.json["error"]["details"]} == {200}
+        assert len(bounded.json["error"]["details"]) == 50
         await misbehave(service, "too-many")
         many = await merchant.ask("POST", "/v1/charges", charge(card), key="k1")
         assert (many.status, many.code, many.headers["Retry-After"]) == (429, -11005, "17")

@@ -47,7 +47,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     UpstreamTooSlow,
 )
 from webhook_dispatcher.api.fair_share import FairShare
-from webhook_dispatcher.api.validation import Nothing
+from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD, Nothing
 
 PUBLISHED = [range(known.last, known.first + 1) for known in RANGES]
 VALIDATION = PUBLISHED[0]
@@ -239,7 +239,9 @@ def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBro
     match reply:
         case UpstreamError():
             headers = {} if reply.retry_after is None else {"Retry-After": str(reply.retry_after)}
-            details = tuple(Detail(problem.field, problem.message) for problem in reply.details)
+            details = tuple(
+                Detail(problem.field[:MAX_FIELD], problem.message) for problem in reply.details[:MAX_DETAILS]
+            )
             return ApiError(reply.code, details, headers, reply.extra, status=reply.status)
         case UpstreamAway(may_have_acted=may_have_acted):
             _log.warning("upstream.away", reason=reply.detail)
