@@ -19,8 +19,6 @@ from webhook_dispatcher.local.behaviour import Behaviour
 
 CASES = int(os.environ.get("API_CASES", "250"))
 """Requests that are made up, at the least; all other tests hold the answers that they get against it, too."""
-EXAMPLES = max(2, (CASES - 500) // 14)
-"""Those of each operation, and the paths along links; there are hundreds of others in any case."""
 ANSWERED = {operation.name for operation in OWN}
 IS_QUICK = CASES <= 250
 SEED = ("--seed=1",) if IS_QUICK else ()
@@ -28,6 +26,8 @@ SEED = ("--seed=1",) if IS_QUICK else ()
 MIN_LINKS = 0 if IS_QUICK else 6
 """Of the document's eleven; four begin with a command that takes longer than two seconds, which is rare."""
 FORWARDED = [name for _, _, name, _ in forwarded.ROWS]
+EXAMPLES = max(2, (CASES - 500) // len((*ANSWERED, *FORWARDED)))
+"""Those of each operation, and the paths along links; there are hundreds of others in any case."""
 CHANCED_UPON = {"retryDelivery", "createCharge", "readCharge", "reverseCharge"}
 """For these a failed delivery and a webhook, or a confirmed card, must be there just then.
 
@@ -69,7 +69,7 @@ async def with_deliveries(installation: Installation, merchant: Merchant) -> Non
 
 
 @NOTICED
-@pytest.mark.timeout(600 + CASES // 5)
+@pytest.mark.timeout(600 + CASES // 10)
 async def test_no_made_up_request_is_answered_outside_the_document(installation: Installation) -> None:
     await installation.start(RETRY_SCHEDULE="PT0.05S")
     with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
