@@ -49,6 +49,7 @@ pool_mode = {mode}
 default_pool_size = {pool_size}
 max_client_conn = 1000
 ignore_startup_parameters = {ignored}
+server_login_retry = 0.1
 """
 
 
