@@ -131,7 +131,7 @@ test-api-storm: $(READY) ## Test the API's limits for three minutes, fifty kills
 fuzz: $(READY) ## Send 100,000 mutated answers and check 1,000,000 mutated URLs (ARGS="--seed 1" repeats a run)
 	@$(PYTHON) -m tests.fuzz $(ARGS)
 
-fuzz-api: $(READY) ## Hold 20,000 made-up requests against the Partner API's OpenAPI document, before a charge service (half an hour)
+fuzz-api: $(READY) ## Hold 20,000 made-up requests against the Partner API's OpenAPI document, before a charge service (a quarter of an hour)
 	@API_CASES=20000 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_document.py -k made_up $(ARGS)
 
 test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBouncer (installed by apt-get when missing)
