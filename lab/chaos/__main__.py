@@ -6,6 +6,7 @@ report. Exit code 1 when a promise was broken.
 
 import argparse
 import asyncio
+import gzip
 import os
 import pickle
 import secrets
@@ -137,7 +138,8 @@ def _keeps_promises(asked: argparse.Namespace, part: Part) -> bool:
         report = write_report(verdict, outcome.evidence, part.report, notes)
         if verdict.violations or outcome.complaints:
             keep_logs(testbed.folder, part.report)
-            (part.report / "logs" / "evidence.pickle").write_bytes(pickle.dumps(outcome.evidence))
+            with gzip.open(part.report / "logs" / "evidence.pickle.gz", "wb", compresslevel=1) as kept:
+                pickle.dump(outcome.evidence, kept)
     for complaint in outcome.complaints:
         print(f"COMPLAINT: {complaint}")
     print(row(verdict, outcome.evidence, _commit()))

@@ -24,14 +24,20 @@ if TYPE_CHECKING:
 
 STATEMENT = 2.0
 """Seconds after its answer in which an attempt is put on record, or given up to be written again."""
+LOCKED = " locked"
+"""What the kinds of fault are called in which an operator locks rows."""
 Untraced = tuple[What, "Case", str]
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The failovers of a run, from when on each has lost what was committed until it was over."""
+    """The failovers of a run, from when on each has lost what was committed until it was over.
+
+    held_from: for each, from when on rows were locked until then: outcomes were written only after that.
+    """
 
     stretches: Sequence[tuple[float, float]] = ()
+    held_from: Sequence[float] = ()
     patience: float = 0.0
     lease: float = 0.0
 
@@ -42,7 +48,9 @@ class Losses:
         stretches = [
             (one.forgets_from, one.ended) for one in evidence.injections if one.forgets_from is not None
         ]
-        return cls(stretches, limits.attempt_timeout, limits.lease)
+        locks = [(one.began, one.ended + STATEMENT) for one in evidence.injections if LOCKED in one.kind]
+        held = [min([lost, *(begin for begin, end in locks if begin < lost <= end)]) for lost, _ in stretches]
+        return cls(stretches, held, limits.attempt_timeout, limits.lease)
 
     def __bool__(self) -> bool:
         return bool(self.stretches)
@@ -53,7 +61,7 @@ class Losses:
 
     def history(self, at: float) -> int | None:
         """Return the number of the history, of those that are lost, to which what was begun then belongs."""
-        for number, (begin, end) in enumerate(self.stretches):
+        for number, (begin, (_, end)) in enumerate(zip(self.held_from, self.stretches, strict=True)):
             if begin - self.patience - STATEMENT <= at <= end:
                 return number
         return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.chaos.evidence import Life
+from lab.chaos.evidence import Life, Repeats
 from lab.chaos.judge import judge
 from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
@@ -117,3 +117,14 @@ def test_who_asked_for_an_attempt_may_be_lost(builder: EvidenceBuilder, at: floa
     builder.attempt("d", 1.1)
     builder.attempt("d", at, trigger="replay")
     assert found(builder) == ([] if is_right else [(What.UNASKED, "d")])
+
+
+@pytest.mark.parametrize(("unlocked", "is_right"), [(5.5, True), (2.8, False)])
+def test_what_was_locked_is_written_late_and_lost(
+    builder: EvidenceBuilder, unlocked: float, is_right: bool
+) -> None:
+    builder.fault("head rows locked", 1.5, unlocked, repeats=Repeats.NONE)
+    builder.event("d", 0.9)
+    builder.request("d", 1.0)
+    builder.attempt("d", 10)
+    assert found(builder) == ([] if is_right else [(What.UNEXPLAINED, "d")])
