@@ -366,6 +366,7 @@ QUESTIONS: Mapping[str, Question] = {
     "lock_longest_due_lanes": Question((str(ASKED),), ASKED),
     "lock_due_lanes_of": Question((NAMES,), ASKED),
     "claim_retries": Question((NAMES, "2", str(ASKED), "'30 seconds'", SEQS, "'here'"), 2 * ASKED),
+    "read_claimed": Question((SEQS, SEQS), ASKED),
     "plan_retries": Question((f"{NAMES} || '{OWING_ONE}'::text", "2", SEQS), ASKED),
     "mend_retries": Question((MERCHANT, str(ASKED)), ASKED),
     # unreadable

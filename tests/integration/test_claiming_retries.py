@@ -1,12 +1,17 @@
 """Claiming due rows outside the order: caps, plans, locks and the order of due times."""
 
+import asyncio
 from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
+from tests.waiting import until_found
 from webhook_dispatcher.domain.claim import ClaimedRetry
+from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.session import session_settings
 from webhook_dispatcher.storage.statements import load
 
 RETRYING = load("retrying")
@@ -181,3 +186,56 @@ async def test_mending_a_lane_at_its_cap_does_no_harm(storage: StorageHarness, h
     await here.claims.mend_retries("", 10)
     assert await _claim(here) == []
     assert (await storage.lane("m"))["retry_at"] > await storage.now()
+
+
+STUCK = """
+SELECT wait_event = 'ClientWrite' OR state LIKE 'idle%' FROM pg_stat_activity
+WHERE application_name = 'frozen' AND query_start > $1 AND left(query, 99) = left($2, 99)
+"""
+FREE = """
+WITH lanes AS (SELECT FROM webhook.lane WHERE merchant_id > 'm' FOR NO KEY UPDATE SKIP LOCKED),
+events AS (SELECT FROM webhook.outbox WHERE merchant_id > 'm' FOR NO KEY UPDATE SKIP LOCKED)
+SELECT (SELECT count(*) FROM lanes) + (SELECT count(*) FROM events) = 2 * $1
+"""
+
+
+@pytest.mark.parametrize("is_trial", [False, True])
+async def test_who_is_frozen_while_it_claims_keeps_nothing_locked_for_longer_than_a_statement_may_take(
+    storage: StorageHarness, is_trial: bool
+) -> None:
+    lanes = [f"m{number}" for number in range(30)]
+    settings = session_settings("frozen", timedelta(seconds=1))
+    pool = await asyncpg.create_pool(storage.database.dsn(), min_size=1, max_size=1, server_settings=settings)
+    claims = PostgresClaims(pool, "frozen")
+
+    async def claim(of: list[str]) -> list[ClaimedRetry]:
+        if is_trial:
+            return await claims.claim_trials(of, LEASE, ())
+        return await claims.claim_due_of(of, 1, 100, LEASE)
+
+    await storage.insert_due("m", -1)
+    assert len(await claim(["m"])) == 1  # its statements are prepared now
+    for lane in lanes:
+        await storage.insert_due(lane, -1)
+    await storage.db.execute(
+        "UPDATE webhook.outbox SET object = json_build_object('x', repeat('x', 200000)) WHERE due_at < $1",
+        await storage.now(),
+    )
+    async with pool.acquire() as connection:
+        transport = connection._con._transport  # type: ignore[attr-defined]
+
+        def freeze(query: asyncpg.connection.LoggedQuery) -> None:
+            if query.query == RETRYING["lock_due_lanes_of"].text:
+                transport.pause_reading()
+
+        connection.add_query_logger(freeze)
+    if is_trial:
+        transport.pause_reading()
+    since = await storage.now()
+    claiming = asyncio.ensure_future(claim(lanes))
+    try:
+        await until_found(lambda: storage.db.fetchval(STUCK, since, RETRYING["claim_retries"].text))
+        await until_found(lambda: storage.db.fetchval(FREE, len(lanes)))
+    finally:
+        pool.terminate()
+        await asyncio.gather(claiming, return_exceptions=True)

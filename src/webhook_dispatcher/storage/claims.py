@@ -228,7 +228,14 @@ class PostgresClaims:
                     _RETRYING["claim_retries"].text, lanes, per_lane, limit, lease, except_seqs, self._owner
                 )
                 await connection.execute(_RETRYING["plan_retries"].text, lanes, per_lane, except_seqs)
-        return [to_retry(row) for row in claimed]
+        return [to_retry(row) for row in await self._read_claimed(claimed)]
+
+    async def _read_claimed(self, claimed: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
+        if not claimed:
+            return []
+        seqs, claims = [row["seq"] for row in claimed], [row["claim"] for row in claimed]
+        with translated():
+            return await self._pool.fetch(_RETRYING["read_claimed"].text, seqs, claims)
 
     async def read_next(self, lane: str, after_seq: int) -> Event | None:
         rows = await self._fetch("read_next", lane, after_seq)
@@ -254,10 +261,10 @@ class PostgresClaims:
         self, lanes: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
         with translated():
-            rows = await self._pool.fetch(
+            claimed = await self._pool.fetch(
                 _RETRYING["claim_retries"].text, lanes, 1, len(lanes), lease, except_seqs, self._owner
             )
-        return [to_trial(row) for row in rows]
+        return [to_trial(row) for row in await self._read_claimed(claimed)]
 
     async def release_all_of(self, owner: str) -> Released:
         """Release what a process held that is known to be dead; what is locked for the moment is left out.

@@ -1,5 +1,6 @@
 -- Claiming due rows outside the order: retries and whatever was asked for by hand.
--- Locking, claiming and planning are one transaction, each with a snapshot of its own.
+-- Locking, claiming and planning are one transaction, each with a snapshot of its own. What was claimed is read after it: to
+-- who is frozen the server goes on writing for as long as it takes, whatever the time-outs, and keeps its locks meanwhile.
 -- Suspended lanes are left out (`suspended_at IS NULL`): suspending.sql tries one retry of each once an interval (contract 2.8).
 
 -- name: find_due_lanes
@@ -66,7 +67,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- $4 lease interval
 -- $5 except_seqs bigint[]; rows that are left alone
 -- $6 owner text
--- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, attempts_by_hand smallint, trigger text, scheduled_at timestamptz, on_failure text, copy_of uuid, claim bigint, endpoint_removed_at timestamptz
+-- row: seq bigint, claim bigint, bytes integer; counted here, so that a damaged row is noticed before any is claimed
 -- order: none
 -- none: all slots are taken, or the rows are locked by somebody
 WITH free AS MATERIALIZED (
@@ -103,22 +104,43 @@ SET
 FROM due
 WHERE outbox.seq = ANY(ARRAY[due.seq])
 RETURNING
-    outbox.merchant_id,
     outbox.seq,
-    outbox.id,
-    outbox.type,
-    outbox.created_at,
-    CASE WHEN outbox.object_bytes <= 262144 THEN convert_to(outbox.object::text, 'UTF8') END AS object,
-    outbox.attempts,
-    outbox.attempts_by_hand,
-    outbox.trigger,
-    outbox.scheduled_at,
-    outbox.on_failure,
-    outbox.copy_of,
     outbox.claim,
-    (
-        SELECT lane.endpoint_removed_at FROM webhook.lane WHERE lane.merchant_id = outbox.merchant_id
-    ) AS endpoint_removed_at;
+    octet_length(CASE WHEN outbox.object_bytes <= 262144 THEN convert_to(outbox.object::text, 'UTF8') END) AS bytes;
+
+-- name: read_claimed
+-- Read the rows of these claims, as far as they hold.
+-- $1 seqs bigint[]
+-- $2 claims bigint[]
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, attempts_by_hand smallint, trigger text, scheduled_at timestamptz, on_failure text, copy_of uuid, claim bigint, endpoint_removed_at timestamptz
+-- order: none; object is null where it is larger than the rules allow
+-- none: all have lapsed and were claimed anew, or ended
+SELECT
+    held.merchant_id,
+    asked.seq,
+    held.id,
+    held.type,
+    held.created_at,
+    held.object,
+    held.attempts,
+    held.attempts_by_hand,
+    held.trigger,
+    held.scheduled_at,
+    held.on_failure,
+    held.copy_of,
+    asked.claim,
+    (SELECT lane.endpoint_removed_at FROM webhook.lane WHERE lane.merchant_id = held.merchant_id) AS endpoint_removed_at
+FROM unnest($1::bigint[], $2::bigint[]) AS asked (seq, claim)
+CROSS JOIN LATERAL (
+    SELECT
+        outbox.merchant_id, outbox.id, outbox.type, outbox.created_at,
+        CASE WHEN outbox.object_bytes <= 262144 THEN convert_to(outbox.object::text, 'UTF8') END AS object,
+        outbox.attempts, outbox.attempts_by_hand, outbox.trigger, outbox.scheduled_at, outbox.on_failure, outbox.copy_of
+    FROM webhook.outbox
+    -- Inside CASE: as a condition it would let the index of all claims be read.
+    WHERE outbox.seq = asked.seq AND CASE WHEN outbox.claim = asked.claim THEN true END
+    LIMIT 1
+) AS held;
 
 -- name: release_retries_of
 -- Make due what a daemon that is known to be dead had claimed. What is locked for the moment is left out.
