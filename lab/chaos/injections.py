@@ -12,7 +12,11 @@ ALLOWANCE = 2.0
 class Injections:
     """All faults, found by time without looking at each."""
 
-    def __init__(self, injections: Sequence[Injection], limits: Limits) -> None:
+    def __init__(
+        self, injections: Sequence[Injection], limits: Limits, fleet: Set[str] = frozenset()
+    ) -> None:
+        """Set up. `fleet`: all daemons, by what their processes' names begin with."""
+        self._fleet = fleet
         self._sorted = sorted(injections, key=lambda injection: injection.began)
         self._begins = [injection.began for injection in self._sorted]
         self.longest = max((_over(one) - one.began for one in self._sorted), default=0.0)
@@ -34,17 +38,22 @@ class Injections:
         """Return how many seconds between two moments no fault explains that a merchant was not served.
 
         A fault explains its own time and one take-over after it, if it stopped everything, touched this
-        merchant, or hit one of these daemons. What several explain counts once.
+        merchant, or hit one of these daemons, or all: then whoever held it, and sent nothing. What several
+        explain counts once.
         """
         return _left(
             (
                 (one.began, _over(one) + self.grace)
                 for one in self.between(begin, end, self.grace)
-                if _stops(one, merchant_id) or (concerns(one, merchant_id) and one.daemons & daemons)
+                if _stops(one, merchant_id)
+                or (concerns(one, merchant_id) and (one.daemons & daemons or self._hit_all(one)))
             ),
             begin,
             end,
         )
+
+    def _hit_all(self, one: Injection) -> bool:
+        return bool(self._fleet) and {family(name) for name in one.daemons} >= self._fleet
 
     def quiet(self, begin: float, end: float) -> float:
         """Return how many seconds between two moments no fault of daemons or database had effects."""
@@ -69,6 +78,11 @@ class Injections:
             begin,
             end,
         )
+
+
+def family(daemon: str) -> str:
+    """Return what is common to the names of a daemon's processes, one after the other."""
+    return daemon.partition(".")[0]
 
 
 def concerns(one: Injection, merchant_id: str) -> bool:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from lab.chaos.cases import Case, Cases
 from lab.chaos.commands import Commands
 from lab.chaos.evidence import Attempted, Evidence, Injection, Limits, Repeats, Suspension, daemon_of
-from lab.chaos.injections import ALLOWANCE, Injections
+from lab.chaos.injections import ALLOWANCE, Injections, family
 from lab.chaos.lateness import THWARTED
 from lab.chaos.order import BrokenPromise
 from lab.chaos.records import BEFORE
@@ -48,7 +48,8 @@ def with_faults(evidence: Evidence, commands: Commands) -> Injections:
         Injection(0, "everything paused", Repeats.NONE, began, min(ended, evidence.ended), stops_all=True)
         for began, _, ended in commands.pauses
     ]
-    return Injections([*_lasting(evidence), *holding, *paused], evidence.limits)
+    fleet = {family(daemon_of(arrival)) for arrival in evidence.arrivals}
+    return Injections([*_lasting(evidence), *holding, *paused], evidence.limits, fleet)
 
 
 def _lasting(evidence: Evidence) -> list[Injection]:

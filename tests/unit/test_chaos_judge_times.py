@@ -30,6 +30,17 @@ def test_a_fault_explains_as_long_as_it_held_the_event_up(
     assert found(builder) == ([(What.LATE, "d")] if is_late else [])
 
 
+@pytest.mark.parametrize(("hit", "is_late"), [(["d2.1", "d3.4"], True), (["d1.0", "d2.1", "d3.4"], False)])
+def test_a_fault_that_hit_all_daemons_hit_who_held_the_event(
+    builder: EvidenceBuilder, hit: list[str], is_late: bool
+) -> None:
+    builder.sent("d", 20, 34, committing=0)
+    for merchant, daemon in (("m8", "d2.1"), ("m9", "d3.4")):
+        builder.sent(merchant, 1, 1.1, merchant, daemon=daemon)
+    builder.fault("statements cancelled", 21, 28, hit)
+    assert found(builder) == ([(What.LATE, "d")] if is_late else [])
+
+
 @pytest.mark.parametrize(("merchant", "is_late"), [("m1", False), ("m2", True)])
 def test_what_a_fault_leaves_explains_waiting(builder: EvidenceBuilder, merchant: str, is_late: bool) -> None:
     builder.fault("endpoints removed", 19, 21, merchants=[merchant], lingers=30)
