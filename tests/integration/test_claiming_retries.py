@@ -204,7 +204,10 @@ async def test_who_is_frozen_while_it_claims_keeps_nothing_locked_for_longer_tha
     storage: StorageHarness, is_trial: bool
 ) -> None:
     lanes = [f"m{number}" for number in range(30)]
-    settings = session_settings("frozen", timedelta(seconds=1))
+    seen = f"ALTER ROLE webhook_dispatcher IN DATABASE {storage.database.name} SET track_activities = on"
+    await storage.db.execute(seen)
+    quiet = {"client_min_messages": "warning"}  # the server's debug messages would fill the connection too
+    settings = session_settings("frozen", timedelta(seconds=1)) | quiet
     pool = await asyncpg.create_pool(storage.database.dsn(), min_size=1, max_size=1, server_settings=settings)
     claims = PostgresClaims(pool, "frozen")
 

@@ -1,6 +1,6 @@
 -- Claiming due rows outside the order: retries and whatever was asked for by hand.
--- Locking, claiming and planning are one transaction, each with a snapshot of its own. What was claimed is read after it: to
--- who is frozen the server goes on writing for as long as it takes, whatever the time-outs, and keeps its locks meanwhile.
+-- Locking, claiming and planning are one transaction, each with a snapshot of its own. What was claimed is read after it:
+-- while a client reads nothing, the server waits for it without any time-out, and a transaction keeps its locks.
 -- Suspended lanes are left out (`suspended_at IS NULL`): suspending.sql tries one retry of each once an interval (contract 2.8).
 
 -- name: find_due_lanes
